@@ -1,0 +1,237 @@
+"""Accessors: the only way to channel data, and the place where distribution hides.
+
+A Task declares what it touches as "<data>.<channel>" names. An `Access` hands it plain arrays: the local elements, or, for
+reads with a halo, local elements and ghosts that were made current first. What was written has stale ghosts afterwards;
+what was accumulated on ghosts is returned to its owners.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.bucket_set import BucketSet
+from loki_core.data.grid_domain import GridDomain
+from loki_core.data.particle_directory import GatherPlan, ParticleDirectory
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.errors import AccessError
+from loki_core.parallel.comm import Pending
+
+Array = NDArray[Any]
+
+
+class ChannelData(Protocol):
+    """What Particle Systems and Discrete Volumes have in common."""
+
+    name: str
+    domain: GridDomain
+    buckets: BucketSet
+    layout_version: int
+    channels: Any
+
+    def local(self, name: str) -> Array: ...
+    def with_ghosts(self, name: str) -> Array: ...
+    def post_ghosts(
+        self, names: Sequence[str], *, halo: int = 1, corners: bool = False
+    ) -> Pending | None: ...
+    def mark_written(self, name: str) -> None: ...
+    def zero_ghosts(self, name: str) -> None: ...
+    def add_ghosts_to_owners(self, name: str) -> None: ...
+    def state(self) -> dict[str, Any]: ...
+    def restore(self, state: Mapping[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class Declaration:
+    """What a Task touches.
+
+    Attributes:
+        reads, writes, accumulates: Names "<data>.<channel>".
+        halo: Layers of ghosts that reads need: voxels for volumes, Buckets for particles.
+        corners: Whether volumes' ghosts are needed across edges and corners too.
+        overlap: Whether the Task iterates by `Access.passes`, so that communication hides behind interior work.
+        layout: Data whose elements the Task adds, removes or moves between ranks.
+    """
+
+    reads: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+    accumulates: tuple[str, ...] = ()
+    halo: int = 0
+    corners: bool = False
+    overlap: bool = False
+    layout: tuple[str, ...] = ()
+
+    def names(self) -> Iterable[str]:
+        """Every channel that is touched in any way."""
+        return (*self.reads, *self.writes, *self.accumulates)
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Split "<data>.<channel>"."""
+    data, dot, channel = name.partition(".")
+    if not dot or not data or not channel:
+        raise AccessError(f'"{name}" does not name a channel; write "<data>.<channel>"')
+    return data, channel
+
+
+@dataclass
+class Access:
+    """Channels of one running Task.
+
+    Args:
+        declaration: What the Task may touch.
+        data: The Particle Systems and Discrete Volumes by their local names.
+        label: Who asks, for messages.
+    """
+
+    declaration: Declaration
+    data: Mapping[str, ChannelData]
+    label: str
+    _pending: list[Pending] = field(default_factory=list)
+    _checksums: dict[str, int] = field(default_factory=dict)
+    _directories: dict[str, ParticleDirectory] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Array:
+        declared = self.declaration
+        if name in declared.accumulates or (declared.halo and name in declared.reads):
+            return self._holder(name).with_ghosts(split_name(name)[1])
+        if name in declared.reads or name in declared.writes:
+            return self._holder(name).local(split_name(name)[1])
+        raise AccessError(
+            f'"{name}" is used in "{self.label}" but was never declared; '
+            f'add "{name}" to the Task\'s reads, writes or accumulates'
+        )
+
+    def of(self, data_name: str) -> Any:
+        """The Particle System or Discrete Volume itself: its Buckets, offsets and sizes, not its channels."""
+        if data_name not in self.data:
+            raise AccessError(f'"{self.label}" has no data "{data_name}"')
+        return self.data[data_name]
+
+    def passes(self, data_name: str) -> Iterator[NDArray[np.int32]]:
+        """Bucket lists that together are all local ones, interior first while ghosts are under way."""
+        buckets = self.of(data_name).buckets
+        if self._pending:
+            yield buckets.interior
+            self._wait()
+            yield buckets.border
+        else:
+            yield buckets.local
+
+    def plan(self, data_name: str, ids: NDArray[np.int64]) -> GatherPlan:
+        """Plan to gather from and scatter to any particles, by id. Collective."""
+        particles = self.of(data_name)
+        if not isinstance(particles, ParticleSystem):
+            raise AccessError(f'"{self.label}": "{data_name}" has no ids to gather by')
+        directory = self._directories.get(data_name)
+        if directory is None or directory.layout_version != particles.layout_version:
+            directory = self._directories[data_name] = ParticleDirectory(particles)
+        return directory.plan(ids)
+
+    def refresh(self, *names: str) -> None:
+        """Make ghosts current inside a Task that iterates (a linear solve); names as declared. Collective."""
+        for name in names:
+            holder, channel = self._holder(name), split_name(name)[1]
+            holder.mark_written(channel)
+            pending = holder.post_ghosts(
+                [channel], halo=max(1, self.declaration.halo), corners=self.declaration.corners
+            )
+            if pending is not None:
+                pending.wait()
+
+    # -- the framework's side --------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Make what is read current, or start to. Collective."""
+        declared = self.declaration
+        if declared.halo:
+            for data_name, channels in _by_data(declared.reads).items():
+                pending = self.of(data_name).post_ghosts(
+                    channels, halo=declared.halo, corners=declared.corners
+                )
+                if pending is not None:
+                    self._pending.append(pending)
+            if not declared.overlap:
+                self._wait()
+        for name in declared.accumulates:
+            self._holder(name).zero_ghosts(split_name(name)[1])
+        if checks_access():
+            self._checksums = dict(self._untouchable())
+
+    def end(self) -> None:
+        """Note what was written and bring accumulations home. Collective."""
+        self._wait()  # a Task that left before its last pass must not leave requests behind
+        for name in self.declaration.accumulates:
+            self._holder(name).add_ghosts_to_owners(split_name(name)[1])
+        for name in self.declaration.writes:
+            self._holder(name).mark_written(split_name(name)[1])
+        if self._checksums:
+            self._compare_checksums()
+
+    def _holder(self, name: str) -> ChannelData:
+        data_name, _ = split_name(name)
+        holder: ChannelData = self.of(data_name)
+        return holder
+
+    def _wait(self) -> None:
+        for pending in self._pending:
+            pending.wait()
+        self._pending.clear()
+
+    def _untouchable(self) -> Iterator[tuple[str, int]]:
+        """Checksums of all channels that the Task did not declare to change."""
+        declared = self.declaration
+        for data_name, holder in self.data.items():
+            if data_name in declared.layout:
+                continue
+            for channel in list(holder.channels):
+                name = f"{data_name}.{channel}"
+                if name not in declared.writes and name not in declared.accumulates:
+                    yield name, zlib.crc32(np.ascontiguousarray(holder.local(channel)))
+
+    def _compare_checksums(self) -> None:
+        for name, checksum in self._untouchable():
+            if self._checksums.get(name, checksum) != checksum:
+                raise AccessError(
+                    f'"{name}" was changed in "{self.label}" but is not declared; '
+                    f"add it to the Task's writes or accumulates"
+                )
+
+
+def _by_data(names: Iterable[str]) -> dict[str, list[str]]:
+    grouped: dict[str, list[str]] = {}
+    for name in names:
+        data_name, channel = split_name(name)
+        grouped.setdefault(data_name, []).append(channel)
+    return grouped
+
+
+def checks_access() -> bool:
+    """Whether Tasks are watched for undeclared writes (slow; the tests set LOKI_CHECK_ACCESS=1)."""
+    return os.environ.get("LOKI_CHECK_ACCESS") == "1"
+
+
+class MultiAccessor:
+    """Particles and voxels of the same Bucket, visited together.
+
+    Attributes:
+        particle_buckets: For each local Bucket of the volume and each of its 27 neighbours, the particles' Bucket
+            index (local or ghost) or a negative code, shape [local, 27].
+    """
+
+    def __init__(self, particles: ParticleSystem, volume: ChannelData) -> None:
+        rows = volume.buckets.index_in(particles.buckets)[: volume.buckets.local_count]
+        if np.any(rows < 0) or np.any(rows >= particles.buckets.local_count):
+            raise AccessError(
+                f"{particles.name} does not track all Buckets of {volume.name}; "
+                "call particles.track(...) with them before the rebucketize"
+            )
+        self.particles = particles
+        self.volume = volume
+        self.particle_buckets: NDArray[np.int32] = particles.buckets.neighbours[rows]

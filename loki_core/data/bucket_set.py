@@ -1,0 +1,245 @@
+"""Bucket Set: the Buckets that one Particle System or Discrete Volume tracks, seen from one rank.
+
+All Buckets of all ranks are known by key, level and owner (the *remote* subset is no more than that); this rank's own
+are the *local* subset, and those of other ranks that touch them the *neighbouring* subset. Local Buckets come first, in
+curve order, then neighbouring ones, in curve order too, so each other rank's are one run.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.grid_domain import FINER, MAXIMUM_LEVEL, GridDomain
+from loki_core.errors import InputError
+from loki_core.kernels.bucket_hash import build_table, find_buckets, pack_buckets
+from loki_core.kernels.bucket_neighbours import fill_neighbours, finer_pairs
+
+Int32 = NDArray[np.int32]
+
+#: Direction of the 27 that is the Bucket itself; as a slab direction it means the whole Bucket.
+CENTRE = 13
+
+
+class BucketSet:
+    """Local and neighbouring Buckets with their neighbour table; made collectively.
+
+    Args:
+        domain: The Grid Domain; its cuts decide who owns what.
+        coords: Lattice coordinates of Buckets that this rank owns, shape [n, 3]; any order, no repeats.
+        levels: Their levels, shape [n]; level 0 if None.
+    """
+
+    def __init__(
+        self, domain: GridDomain, coords: Int32, levels: NDArray[np.uint8] | None = None
+    ) -> None:
+        self.domain = domain
+        if levels is None:
+            levels = np.zeros(len(coords), dtype=np.uint8)
+        elif len(levels) and int(levels.max()) > MAXIMUM_LEVEL:
+            raise InputError(f"Bucket level {int(levels.max())} is above the maximum {MAXIMUM_LEVEL}")
+        keys = domain.keys(coords, levels)
+        order = np.lexsort((levels, keys))
+        self._check_ownership(keys)
+        gathered = self._gather(keys[order], coords[order], levels[order])
+        #: Curve places of all Buckets of all ranks, ascending, shape [total].
+        self.all_keys: NDArray[np.uint64] = gathered[0]
+        self.all_coords: Int32 = gathered[1]
+        self.all_levels: NDArray[np.uint8] = gathered[2]
+        self.all_owners: Int32 = domain.owners(self.all_keys)
+        self.local_count = len(coords)
+        #: Index of the first local Bucket among all.
+        self.first = int(np.searchsorted(self.all_owners, domain.comm.rank, side="left"))
+        self._connect()
+
+    def _check_ownership(self, keys: NDArray[np.uint64]) -> None:
+        foreign = self.domain.owners(keys) != self.domain.comm.rank
+        if np.any(foreign):
+            key = int(keys[np.argmax(foreign)])
+            raise InputError(
+                f"Bucket with key {key} is given on rank {self.domain.comm.rank}, but rank "
+                f"{int(self.domain.owners(keys[foreign][:1])[0])} owns it"
+            )
+
+    def _gather(
+        self, keys: NDArray[np.uint64], coords: Int32, levels: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.uint64], Int32, NDArray[np.uint8]]:
+        # Ranks own consecutive runs of the curve, so rank order is curve order.
+        comm = self.domain.comm
+        all_coords = np.concatenate(comm.all_gather(np.ascontiguousarray(coords).reshape(-1)))
+        return (
+            np.concatenate(comm.all_gather(keys)),
+            all_coords.reshape(-1, 3),
+            np.concatenate(comm.all_gather(levels)),
+        )
+
+    def _connect(self) -> None:
+        """Find all neighbours, then number them local first, neighbouring after."""
+        codes = pack_buckets(self.all_coords) | (self.all_levels.astype(np.uint64) << np.uint64(54))
+        self._table = build_table(codes)
+        mine = slice(self.first, self.first + self.local_count)
+        coords, levels = self.all_coords[mine], self.all_levels[mine]
+        period, first, last = self._lattice()
+        table = np.empty((self.local_count, 27), dtype=np.int32)
+        fill_neighbours(coords, levels, period, first, last, *self._table, table)
+        fine = self._finer(coords, levels, period, table)
+
+        foreign = (table >= 0) & ((table < self.first) | (table >= self.first + self.local_count))
+        rows, directions = np.nonzero(foreign)
+        self._pair_rows = np.concatenate((rows.astype(np.int32), fine[0]))
+        self._pair_others = np.concatenate((table[rows, directions], fine[1]))
+        same_level = self.all_levels[table[rows, directions]] == levels[rows]
+        directions = np.where(same_level, directions, CENTRE).astype(np.int32)
+        self._pair_directions = np.concatenate((directions, np.full(len(fine[0]), CENTRE, np.int32)))
+
+        #: Index among all of each neighbouring Bucket, ascending.
+        self.ghosts: Int32 = np.unique(self._pair_others)
+        self.ghost_count = len(self.ghosts)
+        renumber = np.full(len(self.all_keys), -1, dtype=np.int32)
+        renumber[mine] = np.arange(self.local_count, dtype=np.int32)
+        renumber[self.ghosts] = self.local_count + np.arange(self.ghost_count, dtype=np.int32)
+        self._renumber = renumber
+        #: Neighbour table of the local Buckets, shape [local_count, 27]; negative codes as in grid_domain.
+        self.neighbours: Int32 = np.where(table >= 0, renumber[table], table).astype(np.int32)
+        stored = np.concatenate((np.arange(mine.start, mine.stop, dtype=np.int32), self.ghosts))
+        #: Lattice coordinates and levels of local, then neighbouring Buckets.
+        self.coords: Int32 = np.ascontiguousarray(self.all_coords[stored])
+        self.levels: NDArray[np.uint8] = np.ascontiguousarray(self.all_levels[stored])
+
+    def _lattice(self) -> tuple[Int32, Int32, Int32]:
+        count = MAXIMUM_LEVEL + 2  # a look-up one level up must find a row
+        ranges = [self.domain.bucket_range(level) for level in range(count)]
+        period = np.array([self.domain.period >> level for level in range(count)], dtype=np.int32)
+        return period, np.array([r[0] for r in ranges]), np.array([r[1] for r in ranges])
+
+    def _finer(
+        self, coords: Int32, levels: NDArray[np.uint8], period: Int32, table: Int32
+    ) -> tuple[Int32, Int32]:
+        if not np.any(table == FINER):
+            return np.empty(0, np.int32), np.empty(0, np.int32)
+        none = np.empty(0, np.int32)
+        count = finer_pairs(coords, levels, period, table, *self._table, none, none)
+        rows, others = np.empty(count, np.int32), np.empty(count, np.int32)
+        finer_pairs(coords, levels, period, table, *self._table, rows, others)
+        foreign = self.all_owners[others] != self.domain.comm.rank
+        return rows[foreign], others[foreign]
+
+    # -- look-ups --------------------------------------------------------------------------
+
+    @property
+    def count(self) -> int:
+        """Local and neighbouring Buckets."""
+        return self.local_count + self.ghost_count
+
+    @property
+    def keys(self) -> NDArray[np.uint64]:
+        """Curve places of the local Buckets, ascending."""
+        return self.all_keys[self.first : self.first + self.local_count]
+
+    @cached_property
+    def table(self) -> tuple[NDArray[np.uint64], Int32]:
+        """Hash table from levelled code to local or ghost index, -1 for remote Buckets."""
+        keys, values = self._table
+        return keys, np.where(values >= 0, self._renumber[values], -1).astype(np.int32)
+
+    @cached_property
+    def border(self) -> Int32:
+        """Local Buckets that touch a neighbouring one: they wait for the exchange."""
+        return np.unique(self._pair_rows).astype(np.int32)
+
+    @cached_property
+    def interior(self) -> Int32:
+        """Local Buckets whose neighbours are all local: they can be worked on at once."""
+        inside = np.ones(self.local_count, dtype=bool)
+        inside[self.border] = False
+        return np.flatnonzero(inside).astype(np.int32)
+
+    @cached_property
+    def local(self) -> Int32:
+        """All local Buckets."""
+        return np.arange(self.local_count, dtype=np.int32)
+
+    def index_in(self, other: BucketSet) -> Int32:
+        """Index of each local and neighbouring Bucket in another set, or -1 (the Multi Accessor's map)."""
+        codes = pack_buckets(self.coords) | (self.levels.astype(np.uint64) << np.uint64(54))
+        return find_buckets(*other.table, codes=codes)
+
+    # -- plans of exchange -----------------------------------------------------------------
+
+    @cached_property
+    def send_buckets(self) -> dict[int, Int32]:
+        """Local Buckets that each neighbouring rank keeps copies of, in curve order."""
+        owners = self.all_owners[self._pair_others]
+        return {
+            int(rank): np.unique(self._pair_rows[owners == rank]).astype(np.int32)
+            for rank in np.unique(owners)
+        }
+
+    @cached_property
+    def receive_buckets(self) -> dict[int, slice]:
+        """Run of neighbouring Buckets (index from 0 among ghosts) that each rank owns."""
+        owners = self.all_owners[self.ghosts]
+        runs = {}
+        for rank in np.unique(owners):
+            places = np.flatnonzero(owners == rank)
+            runs[int(rank)] = slice(int(places[0]), int(places[-1]) + 1)
+        return runs
+
+    def slabs(self, *, corners: bool) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
+        """What passes to and from each rank when voxel layers are exchanged.
+
+        Returns:
+            For each rank the slabs to send and those to receive, in the same order on both sides. A slab is the part
+            of a Bucket that its neighbour needs; its direction is that from the neighbour to the Bucket.
+        """
+        if corners:
+            return self._slabs_with_corners
+        return self._slabs_of_faces
+
+    @cached_property
+    def _slabs_with_corners(self) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
+        return self._list_slabs(np.ones(len(self._pair_rows), dtype=bool))
+
+    @cached_property
+    def _slabs_of_faces(self) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
+        faces = np.isin(self._pair_directions, (4, 10, 12, CENTRE, 14, 16, 22))
+        return self._list_slabs(faces)
+
+    def _list_slabs(self, chosen: NDArray[np.bool_]) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
+        rows, others = self._pair_rows[chosen], self._pair_others[chosen]
+        directions = self._pair_directions[chosen]
+        owners = self.all_owners[others]
+        sends, receives = {}, {}
+        for rank in np.unique(owners):
+            of_rank = owners == rank
+            mine, theirs, way = rows[of_rank], others[of_rank], directions[of_rank]
+            # The neighbour sees my Bucket in the opposite direction.
+            sends[int(rank)] = Slabs.ordered(mine + self.first, 26 - way, mine)
+            receives[int(rank)] = Slabs.ordered(theirs, way, self._renumber[theirs])
+        return sends, receives
+
+
+class Slabs:
+    """Parts of Buckets in an order that sender and receiver share."""
+
+    def __init__(self, buckets: Int32, directions: Int32) -> None:
+        self.buckets = buckets
+        self.directions = directions
+
+    @classmethod
+    def ordered(cls, all_index: NDArray[Any], directions: Int32, buckets: Int32) -> Slabs:
+        """Sort by (Bucket among all, direction) and drop repeats."""
+        pairs = np.stack((all_index, directions), axis=1)
+        _, chosen = np.unique(pairs, axis=0, return_index=True)
+        return cls(buckets[chosen].astype(np.int32), directions[chosen].astype(np.int32))
+
+    def value_counts(self, resolution: int, layers: int) -> NDArray[np.int64]:
+        """Voxels of each slab for a channel of this resolution, when `layers` are exchanged."""
+        along = np.where(np.array([-1, 0, 1]) == 0, resolution, layers)
+        whole = self.directions == CENTRE
+        ways = self.directions
+        counts = along[ways // 9] * along[ways // 3 % 3] * along[ways % 3]
+        return np.where(whole, resolution**3, counts).astype(np.int64)

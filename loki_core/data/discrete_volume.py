@@ -1,0 +1,340 @@
+"""Discrete Volume: voxel channels on a sparse set of Buckets.
+
+    channel   one array [buckets, components, r, r, r], last axis z: local Buckets first, then copies of neighbouring
+              ranks' (ghosts). A component of a Bucket is one contiguous scalar block.
+    location  "cell", or "face": component a of voxel (i, j, k) then lives on its lower face along a
+
+Resolutions may differ between channels. A voxel's edge is the Bucket's over the resolution. Buckets may be of several
+levels, graded so that neighbours, corners included, differ by at most one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from loki_core.data.bucket_set import BucketSet, Slabs
+from loki_core.data.grid_domain import GridDomain
+from loki_core.errors import InputError, SetupError, did_you_mean
+from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
+from loki_core.kernels.slabs import pack_slabs, unpack_slabs
+from loki_core.parallel.comm import Pending
+
+Array = NDArray[Any]
+
+RESOLUTIONS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass
+class VolumeChannel:
+    """One value, or a few, per voxel or face.
+
+    Attributes:
+        background: What new Buckets are filled with.
+        values: Storage, shape [buckets, components, r, r, r].
+        current_layers: How many voxel layers of the ghosts equal their owners.
+        corners_current: Whether that holds for layers across edges and corners too.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    components: int
+    resolution: int
+    location: str
+    background: float
+    values: Array = field(repr=False)
+    current_layers: int = 0
+    corners_current: bool = False
+
+    @property
+    def bytes_per_bucket(self) -> int:
+        return int(self.dtype.itemsize) * self.components * self.resolution**3
+
+
+class DiscreteVolume:
+    """Voxels of one Object, this rank's share.
+
+    Args:
+        domain: The shared Grid Domain.
+        name: What messages call it.
+        dtype: Of bulk channels: float32 or float64.
+    """
+
+    def __init__(self, domain: GridDomain, *, name: str, dtype: DTypeLike = np.float32) -> None:
+        self.domain = domain
+        self.name = name
+        self.dtype = np.dtype(dtype)
+        self.channels: dict[str, VolumeChannel] = {}
+        self.buckets = BucketSet(domain, np.empty((0, 3), np.int32))
+        #: Changes whenever Buckets change; plans made for an older one are void.
+        self.layout_version = 0
+
+    # -- channels --------------------------------------------------------------------------
+
+    def add_channel(
+        self,
+        name: str,
+        dtype: DTypeLike | None = None,
+        *,
+        components: int = 1,
+        resolution: int = 8,
+        location: str = "cell",
+        background: float = 0.0,
+    ) -> None:
+        """Add a channel, filled with `background`."""
+        if resolution not in RESOLUTIONS:
+            raise SetupError(
+                f'{self.name}: channel "{name}" has {resolution} voxels per Bucket edge; '
+                f"allowed: {', '.join(map(str, RESOLUTIONS))}"
+            )
+        if location not in ("cell", "face") or (location == "face" and components != 3):
+            raise SetupError(
+                f'{self.name}: channel "{name}" with {components} components cannot be located at '
+                f'"{location}"; a face channel has 3 components, others are "cell"'
+            )
+        if name in self.channels:
+            raise SetupError(f'{self.name} has a channel "{name}" already')
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        if dtype.kind not in "biuf":
+            raise SetupError(f'{self.name}: channel "{name}" cannot be of type {dtype}')
+        shape = (self.buckets.count, components, resolution, resolution, resolution)
+        values = np.full(shape, background, dtype)
+        self.channels[name] = VolumeChannel(
+            name, dtype, components, resolution, location, background, values
+        )
+
+    def channel(self, name: str) -> VolumeChannel:
+        """The channel of this name, or an error that suggests one."""
+        if name not in self.channels:
+            raise InputError(f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}')
+        return self.channels[name]
+
+    def voxel_size(self, name: str) -> float:
+        """Edge of a level-0 voxel of the channel [m]."""
+        return self.domain.bucket_size / self.channel(name).resolution
+
+    def local(self, name: str) -> Array:
+        """Local Buckets' values, shape [local, components, r, r, r]."""
+        return self.channel(name).values[: self.buckets.local_count]
+
+    def with_ghosts(self, name: str) -> Array:
+        """Local and neighbouring Buckets' values; current only after `post_ghosts`."""
+        return self.channel(name).values
+
+    def mark_written(self, name: str) -> None:
+        """Note that local values changed, so that the ghosts elsewhere are stale."""
+        self.channel(name).current_layers = 0
+
+    # -- Buckets ---------------------------------------------------------------------------
+
+    def set_buckets(self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None) -> None:
+        """Track these Buckets from now on; those that stay keep their values. Collective.
+
+        Any rank may name any Bucket, also one that others name too: the owner gets it, and the values that another
+        rank holds of it travel there.
+
+        Args:
+            coords: Lattice coordinates, shape [n, 3].
+            levels: Levels, shape [n]; level 0 if None.
+        """
+        if levels is None:
+            levels = np.zeros(len(coords), np.uint8)
+        local = slice(0, self.buckets.local_count)
+        self._old_coords, self._old_levels = self.buckets.coords[local], self.buckets.levels[local]
+        self._old_values = {name: c.values[local] for name, c in self.channels.items()}
+        self._replace_buckets(coords, levels)
+
+    def rebalance(self) -> None:
+        """Move Buckets and their values to the owners that the domain's cuts name now. Collective."""
+        local = slice(0, self.buckets.local_count)
+        self.set_buckets(self.buckets.coords[local], self.buckets.levels[local])
+
+    def _to_owners(
+        self, coords: NDArray[np.int32], levels: NDArray[np.uint8]
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        comm = self.domain.comm
+        rows = np.concatenate((coords, levels[:, None].astype(np.int32)), axis=1).astype(np.int32)
+        if comm.size > 1:
+            owners = self.domain.owners(self.domain.keys(coords, levels))
+            sent = comm.all_to_all([rows[owners == r].reshape(-1) for r in range(comm.size)])
+            rows = np.concatenate(sent).reshape(-1, 4)
+        rows = np.unique(rows, axis=0)
+        return rows[:, :3].astype(np.int32), rows[:, 3].astype(np.uint8)
+
+    def _replace_buckets(self, coords: NDArray[np.int32], levels: NDArray[np.uint8]) -> None:
+        wanted = self._to_owners(coords, levels)
+        self._route_old_values()
+        self.buckets = BucketSet(self.domain, *wanted)
+        self._carry_values()
+        self.layout_version += 1
+
+    def _route_old_values(self) -> None:
+        """Send `_old_values` to the owners of their Buckets."""
+        comm = self.domain.comm
+        coords, levels = self._old_coords, self._old_levels
+        owners = self.domain.owners(self.domain.keys(coords, levels))
+        if not comm.any(bool(np.any(owners != comm.rank))):
+            return
+        chosen = [np.flatnonzero(owners == r) for r in range(comm.size)]
+        places = np.concatenate((coords, levels[:, None].astype(np.int32)), axis=1).astype(np.int32)
+        arrived = np.concatenate(comm.all_to_all([places[rows].reshape(-1) for rows in chosen]))
+        arrived = arrived.reshape(-1, 4)
+        self._old_coords = arrived[:, :3].astype(np.int32)
+        self._old_levels = arrived[:, 3].astype(np.uint8)
+        for name, values in self._old_values.items():
+            parts = comm.all_to_all([values[rows].reshape(-1) for rows in chosen])
+            self._old_values[name] = np.concatenate(parts).reshape(-1, *values.shape[1:])
+
+    def _carry_values(self) -> None:
+        """Fill the new Buckets from the old values, and the rest with the background."""
+        codes = pack_buckets(self._old_coords)
+        codes |= self._old_levels.astype(np.uint64) << np.uint64(54)
+        target = find_buckets(*self.buckets.table, codes=codes)
+        found = target >= 0
+        for name, channel in self.channels.items():
+            shape = (self.buckets.count, *channel.values.shape[1:])
+            values = np.full(shape, channel.background, channel.dtype)
+            values[target[found]] = self._old_values[name][found]
+            channel.values = values
+            channel.current_layers = 0
+        self._old_values = {}
+
+    # -- ghosts ----------------------------------------------------------------------------
+
+    def post_ghosts(self, names: Sequence[str], *, halo: int = 1, corners: bool = False) -> Pending | None:
+        """Start to make `halo` voxel layers of these channels' ghosts current. Collective.
+
+        Returns None when nothing is stale.
+        """
+        comm = self.domain.comm
+        if comm.size == 1:
+            return None
+        stale = []
+        for name in names:
+            channel = self.channel(name)
+            if halo > channel.resolution:
+                raise SetupError(
+                    f'{self.name}: halo={halo} for "{name}", which has only {channel.resolution} '
+                    "voxels per Bucket edge; use a wider Bucket"
+                )
+            if channel.current_layers < halo or (corners and not channel.corners_current):
+                stale.append(channel)
+        if not stale:
+            return None
+        sends, receives = self.buckets.slabs(corners=corners)
+        arrivals = [_Arrival(comm, channel, sends, receives, halo) for channel in stale]
+        for channel in stale:
+            channel.current_layers = halo
+            channel.corners_current = corners
+        return _Arrivals(arrivals)
+
+    def add_ghosts_to_owners(self, name: str) -> None:
+        """Return what was accumulated on ghosts to their owners and add it in rank order. Collective."""
+        comm, buckets = self.domain.comm, self.buckets
+        if comm.size == 1:
+            return
+        values = self.channel(name).values
+        first = buckets.local_count
+        sends = {
+            rank: values[first + run.start : first + run.stop]
+            for rank, run in buckets.receive_buckets.items()
+        }
+        arrived = {
+            rank: np.empty((len(rows), *values.shape[1:]), values.dtype)
+            for rank, rows in buckets.send_buckets.items()
+        }
+        comm.post(sends, arrived).wait()
+        for rank in sorted(arrived):
+            values[buckets.send_buckets[rank]] += arrived[rank]
+        self.mark_written(name)
+
+    def zero_ghosts(self, name: str) -> None:
+        """Clear the ghosts before contributions are accumulated on them."""
+        self.channel(name).values[self.buckets.local_count :] = 0
+
+    # -- accounts and state ----------------------------------------------------------------
+
+    def memory(self) -> dict[str, int]:
+        """Bytes held: raw channels of local Buckets, tables beside them, ghosts."""
+        width = sum(channel.bytes_per_bucket for channel in self.channels.values())
+        buckets = self.buckets
+        tables = buckets.neighbours.nbytes + buckets.coords.nbytes + buckets.levels.nbytes
+        tables += buckets.all_keys.nbytes + buckets.all_coords.nbytes + buckets.all_owners.nbytes
+        tables += sum(array.nbytes for array in buckets.table)
+        return {
+            "channels": width * buckets.local_count,
+            "tables": tables,
+            "ghosts": width * buckets.ghost_count,
+        }
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a restart needs, as plain arrays: this rank's part."""
+        local = slice(0, self.buckets.local_count)
+        return {
+            "coords": self.buckets.coords[local].copy(),
+            "levels": self.buckets.levels[local].copy(),
+            "channels": {name: self.local(name).copy() for name in self.channels},
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take a state back; it may come from another partition. Collective."""
+        coords = np.asarray(state["coords"], np.int32).reshape(-1, 3)
+        levels = np.asarray(state["levels"], np.uint8)
+        for name, values in state["channels"].items():
+            if values.shape[1:] != self.channel(name).values.shape[1:]:
+                raise InputError(
+                    f'{self.name}: channel "{name}" of the state has shape {values.shape[1:]}, '
+                    f"expected {self.channel(name).values.shape[1:]}"
+                )
+        self._old_coords, self._old_levels = coords, levels
+        self._old_values = {name: np.asarray(v) for name, v in state["channels"].items()}
+        self._replace_buckets(coords, levels)
+
+
+class _Arrival:
+    """Slabs of one channel under way."""
+
+    def __init__(
+        self,
+        comm: Any,
+        channel: VolumeChannel,
+        sends: Mapping[int, Slabs],
+        receives: Mapping[int, Slabs],
+        layers: int,
+    ) -> None:
+        self.values, self.receives, self.layers = channel.values, receives, layers
+        packed = {}
+        for rank, slabs in sends.items():
+            offsets, buffer = _buffer(slabs, channel, layers)
+            pack_slabs(channel.values, slabs.buckets, slabs.directions, layers, offsets, buffer)
+            packed[rank] = buffer
+        self.buffers = {rank: _buffer(slabs, channel, layers) for rank, slabs in receives.items()}
+        self.pending = comm.post(packed, {rank: b for rank, (_, b) in self.buffers.items()})
+
+    def unpack(self) -> None:
+        self.pending.wait()
+        for rank, slabs in self.receives.items():
+            offsets, buffer = self.buffers[rank]
+            unpack_slabs(
+                buffer, slabs.buckets, slabs.directions, self.layers, offsets, self.values
+            )
+
+
+class _Arrivals(Pending):
+    def __init__(self, arrivals: Sequence[_Arrival]) -> None:
+        self._arrivals = arrivals
+
+    def wait(self) -> None:
+        for arrival in self._arrivals:
+            arrival.unpack()
+
+
+def _buffer(slabs: Slabs, channel: VolumeChannel, layers: int) -> tuple[NDArray[np.int64], Array]:
+    counts = slabs.value_counts(channel.resolution, layers) * channel.components
+    ends = np.cumsum(counts)
+    offsets = np.concatenate(([0], ends[:-1])).astype(np.int64)
+    return offsets, np.empty(int(ends[-1]) if len(ends) else 0, channel.dtype)

@@ -1,0 +1,451 @@
+"""Particle System: channels as independent arrays in Bucket order, distributed by Bucket.
+
+    channel   one array [capacity, ...]: local particles first, then copies of neighbouring ranks' (ghosts)
+    order     by Bucket along the curve, inside it by sort cell, inside that by id: canonical, whatever the history,
+              the number of threads or of ranks
+    ids       stable, unique over all ranks, never reused
+
+`rebucketize` restores that order after positions changed, moves particles to the ranks that own their Buckets, and
+drops those that `remove` masked. Capacity grows and shrinks by steps (seed 002, section 6).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from loki_core.data.bucket_set import BucketSet
+from loki_core.data.grid_domain import GridDomain
+from loki_core.errors import InputError, LokiError, SetupError, did_you_mean
+from loki_core.kernels.particle_sort import PositionRangeError, sort_particles
+from loki_core.kernels.periodic import wrap_positions
+from loki_core.kernels.reorder import reorder_channel
+from loki_core.parallel.comm import Pending
+
+Array = NDArray[Any]
+
+SMALLEST_CAPACITY = 256
+CAPACITY_GROWTH = 1.25
+
+
+@dataclass
+class ParticleChannel:
+    """One value per particle.
+
+    Attributes:
+        shape: Of one particle's value: () or (3,) or (3, 3).
+        default: What new particles get when nothing is given.
+        values: Storage, shape [capacity, *shape].
+        ghosts_current: Whether the ghosts equal their owners.
+    """
+
+    name: str
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    default: Any
+    values: Array = field(repr=False)
+    ghosts_current: bool = True
+
+    @property
+    def bytes_per_particle(self) -> int:
+        return int(self.dtype.itemsize * np.prod(self.shape, dtype=np.int64))
+
+
+class ParticleSystem:
+    """Particles of one Object (or embedded ones), this rank's share.
+
+    Args:
+        domain: The shared Grid Domain.
+        name: What messages call it.
+        dtype: Of positions and other bulk channels: float32 or float64.
+    """
+
+    def __init__(self, domain: GridDomain, *, name: str, dtype: DTypeLike = np.float32) -> None:
+        self.domain = domain
+        self.name = name
+        self.dtype = np.dtype(dtype)
+        self.count = 0
+        self.ghost_count = 0
+        self.capacity = 0
+        self.next_id = 0
+        #: Changes whenever particles change places; plans made for an older one are void.
+        self.layout_version = 0
+        self.channels: dict[str, ParticleChannel] = {}
+        self.buckets = BucketSet(domain, np.empty((0, 3), np.int32))
+        #: First particle of each local, then neighbouring Bucket, shape [buckets + 1].
+        self.offsets: NDArray[np.int64] = np.zeros(1, np.int64)
+        self._tracked: NDArray[np.int32] = np.empty((0, 3), np.int32)
+        self._removed: NDArray[np.bool_] | None = None
+        self._ghosts_laid_out = True
+        self.add_channel("id", np.int64, default=-1)
+        self.add_channel("position", self.dtype, (3,))
+
+    # -- channels --------------------------------------------------------------------------
+
+    def add_channel(
+        self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, default: Any = 0
+    ) -> None:
+        """Add a channel, filled with `default`; adding the same one again does nothing."""
+        dtype = np.dtype(dtype)
+        if dtype.kind not in "biuf":
+            raise SetupError(f'{self.name}: channel "{name}" cannot be of type {dtype}')
+        known = self.channels.get(name)
+        if known is not None:
+            if known.dtype != dtype or known.shape != shape:
+                raise SetupError(
+                    f'{self.name}: channel "{name}" is {known.dtype}{list(known.shape)} already; '
+                    f"it cannot be {dtype}{list(shape)} too"
+                )
+            return
+        values = np.empty((self.capacity, *shape), dtype)
+        values[: self.count + self.ghost_count] = default
+        self.channels[name] = ParticleChannel(name, dtype, shape, default, values)
+
+    def channel(self, name: str) -> ParticleChannel:
+        """The channel of this name, or an error that suggests one."""
+        if name not in self.channels:
+            raise InputError(f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}')
+        return self.channels[name]
+
+    def local(self, name: str) -> Array:
+        """Local particles' values, shape [count, ...]."""
+        return self.channel(name).values[: self.count]
+
+    def with_ghosts(self, name: str) -> Array:
+        """Local and neighbouring particles' values; current only after `post_ghosts`."""
+        return self.channel(name).values[: self.count + self.ghost_count]
+
+    def mark_written(self, name: str) -> None:
+        """Note that local values changed, so that the ghosts elsewhere are stale."""
+        self.channel(name).ghosts_current = False
+
+    # -- particles come and go -------------------------------------------------------------
+
+    def append(self, values: Mapping[str, ArrayLike], *, ids: NDArray[np.int64]) -> None:
+        """Add particles on this rank; they find their Buckets and ranks in `rebucketize`.
+
+        Args:
+            values: Channel values, each shape [n, ...]; "position" is relative to the domain's origin [m].
+            ids: Unique ids from `reserve_ids`, shape [n].
+        """
+        new = len(ids)
+        for name, given in values.items():
+            expected = (new, *self.channel(name).shape)
+            if np.shape(given) != expected:
+                raise InputError(
+                    f'{self.name}: channel "{name}" has shape {np.shape(given)}, expected {expected}'
+                )
+        self._drop_ghosts()
+        self._reserve(self.count + new)
+        rows = slice(self.count, self.count + new)
+        for name, channel in self.channels.items():
+            channel.values[rows] = values.get(name, channel.default)
+        self.channels["id"].values[rows] = ids
+        if self._removed is not None:
+            self._removed = np.concatenate((self._removed, np.zeros(new, dtype=bool)))
+        self.count += new
+        self.layout_version += 1
+
+    def reserve_ids(self, count: int) -> int:
+        """Set `count` ids aside, the same on every rank, and return the first."""
+        first = self.next_id
+        self.next_id += count
+        return first
+
+    def remove(self, mask: NDArray[np.bool_]) -> None:
+        """Mask local particles, shape [count]; they are gone after the next `rebucketize`."""
+        self._removed = mask.copy() if self._removed is None else self._removed | mask
+
+    def clear(self) -> None:
+        """Drop all local particles and ghosts (collective, as every change of layout)."""
+        self.count = self.ghost_count = 0
+        self._removed = None
+        self.rebucketize()
+
+    # -- order and ownership ---------------------------------------------------------------
+
+    def rebucketize(self) -> None:
+        """Sort by Bucket, move particles to their owners, drop removed ones. Collective."""
+        self._drop_ghosts()
+        self._wrap()
+        comm = self.domain.comm
+        coords, keys = self._sort()
+        if comm.size > 1:
+            coords, keys = self._migrate(coords, keys)
+        coords = self._add_tracked(coords, keys)
+        same = len(coords) == self.buckets.local_count and np.array_equal(
+            coords, self.buckets.coords[: len(coords)]
+        )
+        if comm.any(not same or not np.array_equal(self._cuts_used, self.domain.cuts)):
+            self.buckets = BucketSet(self.domain, coords)
+            self._cuts_used = self.domain.cuts
+        self._ghosts_laid_out = self.buckets.domain.comm.size == 1
+        self._shrink()
+        for channel in self.channels.values():
+            channel.ghosts_current = self._ghosts_laid_out
+        self.layout_version += 1
+
+    _cuts_used: NDArray[np.uint64] = np.empty(0, np.uint64)
+
+    def track(self, coords: NDArray[np.int32]) -> None:
+        """Keep these Buckets even while they hold no particle, from the next `rebucketize` on.
+
+        A volume that gathers from particles needs its own Buckets here, so that the particles around them arrive as
+        ghosts.
+
+        Args:
+            coords: Lattice coordinates of level-0 Buckets that this rank owns, shape [n, 3].
+        """
+        self._tracked = np.ascontiguousarray(coords, dtype=np.int32)
+
+    def _add_tracked(
+        self, coords: NDArray[np.int32], keys: NDArray[np.uint64]
+    ) -> NDArray[np.int32]:
+        """Put tracked Buckets among the occupied ones, with no particles."""
+        if len(self._tracked) == 0:
+            return coords
+        tracked_keys = self.domain.keys(self._tracked)
+        mine = self.domain.owners(tracked_keys) == self.domain.comm.rank
+        both = np.concatenate((keys, tracked_keys[mine]))
+        merged, chosen = np.unique(both, return_index=True)
+        places = np.searchsorted(keys, merged, side="left")
+        self.offsets = np.append(self.offsets[places], self.count).astype(np.int64)
+        return np.concatenate((coords, self._tracked[mine]))[chosen]
+
+    def _wrap(self) -> None:
+        lower, upper = self.domain.relative_lower, self.domain.relative_upper
+        for axis in np.flatnonzero(self.domain.periodic):
+            kind = self.dtype.type
+            wrap_positions(self.local("position"), axis, kind(lower[axis]), kind(upper[axis]))
+
+    def _sort(self) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        error: LokiError | None = None
+        keep = None if self._removed is None else ~self._removed
+        try:
+            order = sort_particles(
+                self.local("position"),
+                self.local("id"),
+                self.domain.bucket_size,
+                curve=self.domain.curve,
+                mask=keep,
+            )
+        except PositionRangeError as found:
+            particle = int(self.local("id")[found.index])
+            error = InputError(
+                f"{self.name}: particle id {particle} at {found.position} m from the domain's "
+                f"origin {found.reason}"
+            )
+        self.domain.comm.raise_together(error)
+        self._removed = None
+        if not order.is_identity:
+            self._reorder(order.permutation)
+        self.offsets = order.offsets
+        return order.coords, order.keys
+
+    def _reorder(self, permutation: NDArray[np.uint32]) -> None:
+        """Gather every channel through the permutation, with one channel of scratch."""
+        new_count = len(permutation)
+        largest = max(self.channels.values(), key=lambda c: c.bytes_per_particle)
+        scratch = np.empty(self.capacity * largest.bytes_per_particle, np.uint8)
+        for channel in self.channels.values():
+            width = channel.bytes_per_particle
+            target = scratch[: self.capacity * width].view(channel.dtype)
+            target = target.reshape(self.capacity, *channel.shape)
+            reorder_channel(channel.values[: self.count], permutation, target[:new_count])
+            if width == largest.bytes_per_particle:
+                scratch = channel.values.reshape(-1).view(np.uint8)  # swap, no copy back
+                channel.values = target
+            else:
+                channel.values[:new_count] = target[:new_count]
+        self.count = new_count
+
+    def _migrate(
+        self, coords: NDArray[np.int32], keys: NDArray[np.uint64]
+    ) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
+        """Send particles to the ranks that own their Buckets; returns the Buckets kept.
+
+        The sorted particles of another rank are one run, since every rank owns one run of the curve.
+        """
+        comm = self.domain.comm
+        ends = np.searchsorted(keys, self.domain.cuts[1:-1], side="left")
+        runs = self.offsets[np.concatenate(([0], ends, [len(keys)]))]
+        leaving = int(runs[-1] - (runs[comm.rank + 1] - runs[comm.rank]))
+        if not comm.any(leaving > 0):
+            return coords, keys
+        kept = slice(int(runs[comm.rank]), int(runs[comm.rank + 1]))
+        arrived: dict[str, Array] = {}
+        for name, channel in self.channels.items():
+            parts = [
+                channel.values[runs[r] : runs[r + 1]] if r != comm.rank else channel.values[:0]
+                for r in range(comm.size)
+            ]
+            received = comm.all_to_all([part.reshape(-1) for part in parts])
+            arrived[name] = np.concatenate(received).reshape(-1, *channel.shape)
+        for channel in self.channels.values():
+            channel.values[: kept.stop - kept.start] = channel.values[kept].copy()
+        self.count = kept.stop - kept.start
+        new = len(arrived["id"])
+        self._reserve(self.count + new)
+        for name, channel in self.channels.items():
+            channel.values[self.count : self.count + new] = arrived[name]
+        self.count += new
+        return self._sort()
+
+    # -- ghosts ----------------------------------------------------------------------------
+
+    def post_ghosts(self, names: Sequence[str], *, halo: int = 1, corners: bool = True) -> Pending | None:
+        """Start to fill the stale ones of these channels' ghosts; None if none is stale. Collective."""
+        if halo > 1:
+            raise SetupError(
+                f"{self.name}: halo={halo}, but one layer of Buckets is kept around a rank; "
+                "make bucket_size at least the interaction radius"
+            )
+        comm = self.domain.comm
+        if comm.size == 1:
+            return None
+        if not self._ghosts_laid_out:
+            self._lay_out_ghosts()
+        stale = [name for name in names if not self.channel(name).ghosts_current]
+        if not stale:
+            return None
+        pending = []
+        for name in stale:
+            values = self.channels[name].values
+            sends = {
+                rank: np.ascontiguousarray(values[rows]) for rank, rows in self._send_rows.items()
+            }
+            receives = {rank: values[run] for rank, run in self._receive_rows.items()}
+            pending.append(comm.post(sends, receives))
+            self.channels[name].ghosts_current = True
+        return _All(pending)
+
+    def add_ghosts_to_owners(self, name: str) -> None:
+        """Return what was accumulated on ghosts to their owners and add it in rank order. Collective."""
+        if self.domain.comm.size == 1:
+            return
+        values = self.channel(name).values
+        sends = {rank: values[run] for rank, run in self._receive_rows.items()}
+        arrived = {
+            rank: np.empty((len(rows), *values.shape[1:]), values.dtype)
+            for rank, rows in self._send_rows.items()
+        }
+        self.domain.comm.post(sends, arrived).wait()
+        for rank in sorted(arrived):  # a local particle occurs once in each rank's list
+            values[self._send_rows[rank]] += arrived[rank]
+        self.mark_written(name)
+
+    def zero_ghosts(self, name: str) -> None:
+        """Lay the ghosts out and clear them before contributions are accumulated. Collective."""
+        if self.domain.comm.size > 1 and not self._ghosts_laid_out:
+            self._lay_out_ghosts()
+        self.channel(name).values[self.count : self.count + self.ghost_count] = 0
+
+    def _lay_out_ghosts(self) -> None:
+        """Learn how many particles each neighbouring Bucket holds and make room for them."""
+        buckets, comm = self.buckets, self.domain.comm
+        counts = np.diff(self.offsets)
+        ghost_counts = np.zeros(buckets.ghost_count, np.int64)
+        sends = {rank: counts[rows] for rank, rows in buckets.send_buckets.items()}
+        receives = {rank: ghost_counts[run] for rank, run in buckets.receive_buckets.items()}
+        comm.post(sends, receives).wait()
+        ghost_count = int(ghost_counts.sum())
+        self._reserve(self.count + ghost_count)
+        self.ghost_count = ghost_count
+        ghost_ends = self.count + np.cumsum(ghost_counts)
+        self._send_rows = {
+            rank: _rows_of(self.offsets, rows) for rank, rows in buckets.send_buckets.items()
+        }
+        self.offsets = np.concatenate((self.offsets, ghost_ends))
+        first = buckets.local_count
+        self._receive_rows = {
+            rank: slice(int(self.offsets[first + run.start]), int(self.offsets[first + run.stop]))
+            for rank, run in buckets.receive_buckets.items()
+        }
+        self._ghosts_laid_out = True
+
+    def _drop_ghosts(self) -> None:
+        self.ghost_count = 0
+        self.offsets = self.offsets[: self.buckets.local_count + 1]
+        self._ghosts_laid_out = self.domain.comm.size == 1
+
+    # -- storage ---------------------------------------------------------------------------
+
+    def _reserve(self, needed: int) -> None:
+        if needed > self.capacity:
+            self._resize(capacity_step(needed))
+
+    def _shrink(self) -> None:
+        if self.capacity > SMALLEST_CAPACITY and self.count < self.capacity // 2:
+            self._resize(capacity_step(self.count))
+
+    def _resize(self, capacity: int) -> None:
+        used = min(self.count + self.ghost_count, capacity)
+        for channel in self.channels.values():
+            values = np.empty((capacity, *channel.shape), channel.dtype)
+            values[:used] = channel.values[:used]
+            channel.values = values
+        self.capacity = capacity
+
+    def memory(self) -> dict[str, int]:
+        """Bytes held: raw channels of local particles, tables beside them, unused capacity, ghosts."""
+        width = sum(channel.bytes_per_particle for channel in self.channels.values())
+        buckets = self.buckets
+        tables = self.offsets.nbytes + buckets.neighbours.nbytes + buckets.coords.nbytes
+        tables += buckets.levels.nbytes + buckets.all_keys.nbytes + buckets.all_coords.nbytes
+        tables += sum(array.nbytes for array in buckets.table)
+        return {
+            "channels": width * self.count,
+            "tables": tables,
+            "slack": width * (self.capacity - self.count - self.ghost_count),
+            "ghosts": width * self.ghost_count,
+        }
+
+    # -- the whole state -------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that a restart needs, as plain arrays: this rank's part."""
+        return {
+            "channels": {name: self.local(name).copy() for name in self.channels},
+            "next_id": self.next_id,
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Take a state back; it may come from another partition. Collective."""
+        values = {name: np.asarray(array) for name, array in state["channels"].items()}
+        ids = values.pop("id").astype(np.int64)
+        for name, array in values.items():
+            self.add_channel(name, array.dtype, array.shape[1:])
+        self.count = self.ghost_count = 0
+        self._removed = None
+        self.append(values, ids=ids)
+        self.next_id = int(state["next_id"])
+        self.rebucketize()
+
+
+class _All(Pending):
+    def __init__(self, pending: Sequence[Pending]) -> None:
+        self._pending = pending
+
+    def wait(self) -> None:
+        for one in self._pending:
+            one.wait()
+
+
+def capacity_step(needed: int) -> int:
+    """Smallest of the fixed capacities 256, 320, 400, ... that holds `needed` particles."""
+    capacity = SMALLEST_CAPACITY
+    while capacity < needed:
+        capacity = int(np.ceil(capacity * CAPACITY_GROWTH))
+    return capacity
+
+
+def _rows_of(offsets: NDArray[np.int64], buckets: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Particle rows of these Buckets, concatenated in their order."""
+    starts, lengths = offsets[buckets], offsets[buckets + 1] - offsets[buckets]
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)

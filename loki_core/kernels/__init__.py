@@ -1,0 +1,1 @@
+"""Shared numba functions on plain arrays: no classes, no policy, no MPI."""

@@ -1,0 +1,149 @@
+"""The four kernel decorators, and the only place where numba's flags are set.
+
+    @kernel            a serial loop
+    @parallel_kernel   a loop over many items that pays for threads
+    @strict_kernel     no fast-math: reductions, compensated sums, residuals (threads where it says prange)
+    @device            a formula, called from kernels
+
+A decorated function is a small object that imports numba and compiles at its first call, so that a host application can
+import every declaration without numba. At that moment the `@device` objects and the `prange` that the function names are
+replaced by numba's own, recursively. All `@device` functions live in `kernels/`, because the disk cache is keyed by a
+digest of this folder: numba itself does not notice when an imported function changes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+FLAGS: dict[str, Any] = {
+    "cache": os.environ.get("LOKI_KERNEL_CACHE", "1") != "0",
+    "error_model": "numpy",  # 1/0 gives inf, as in numpy; the NaN check finds it
+    "boundscheck": os.environ.get("LOKI_BOUNDS_CHECK", "0") == "1",
+}
+FAST_MATH = {"contract", "reassoc", "nsz", "arcp", "afn"}  # all but nnan, ninf: isnan must work
+
+prange = range  # replaced by numba.prange when a kernel compiles
+
+_kernels: list[LazyKernel] = []
+
+
+class LazyKernel:
+    """A function that becomes a numba dispatcher at its first call."""
+
+    def __init__(self, function: Callable[..., Any], *, parallel: bool, strict: bool) -> None:
+        self.function = function
+        self.parallel = parallel
+        self.strict = strict
+        self.__doc__ = function.__doc__
+        self.__name__ = function.__name__
+        self.__qualname__ = function.__qualname__
+        self.__module__ = function.__module__
+        self._dispatcher: Any = None
+        _kernels.append(self)
+
+    def __call__(self, *arguments: Any) -> Any:
+        if self._dispatcher is None:
+            self._dispatcher = self._make_dispatcher()
+        return self._dispatcher(*arguments)
+
+    @property
+    def dispatcher(self) -> Any:
+        """The numba dispatcher, made on demand."""
+        if self._dispatcher is None:
+            self._dispatcher = self._make_dispatcher()
+        return self._dispatcher
+
+    def _make_dispatcher(self) -> Any:
+        numba = _numba()
+        source = self.function
+        namespace = dict(source.__globals__)
+        for name in _names_used(source.__code__):
+            value = namespace.get(name)
+            if isinstance(value, LazyKernel):
+                namespace[name] = value.dispatcher
+            elif value is prange:
+                namespace[name] = numba.prange
+        function = types.FunctionType(
+            source.__code__, namespace, source.__name__, source.__defaults__, source.__closure__
+        )
+        function.__qualname__ = source.__qualname__
+        function.__module__ = source.__module__
+        function.__doc__ = source.__doc__
+        fastmath = False if self.strict else FAST_MATH
+        return numba.njit(function, parallel=self.parallel, fastmath=fastmath, **FLAGS)
+
+
+def kernel(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a serial loop over arrays."""
+    return LazyKernel(function, parallel=False, strict=False)
+
+
+def parallel_kernel(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a loop over many items, written with `prange`, for all threads."""
+    return LazyKernel(function, parallel=True, strict=False)
+
+
+def strict_kernel(function: Callable[..., Any]) -> LazyKernel:
+    """Compile without fast-math; threads are used where the function says `prange`."""
+    return LazyKernel(function, parallel="prange" in _names_used(function.__code__), strict=True)
+
+
+def device(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a formula that kernels call; it is inlined by LLVM."""
+    return LazyKernel(function, parallel=False, strict=False)
+
+
+def compiled_kernels() -> dict[str, int]:
+    """Kernels compiled afresh by this process (not read from the disk cache), with how often."""
+    fresh = {}
+    for lazy in _kernels:
+        stats = getattr(lazy._dispatcher, "stats", None)
+        misses = sum(stats.cache_misses.values()) if stats is not None else 0
+        if misses:
+            fresh[f"{lazy.__module__}.{lazy.__name__}"] = misses
+    return fresh
+
+
+def set_thread_count(count: int) -> None:
+    """Use `count` threads in all parallel kernels from now on."""
+    numba = _numba()
+    numba.set_num_threads(max(1, min(count, numba.config.NUMBA_NUM_THREADS)))
+
+
+def thread_count() -> int:
+    """Threads that parallel kernels use now."""
+    return int(_numba().get_num_threads())
+
+
+def _names_used(code: types.CodeType) -> Iterator[str]:
+    yield from code.co_names
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _names_used(constant)
+
+
+def _numba() -> Any:
+    try:
+        import numba
+    except ImportError as error:
+        raise ImportError(
+            "running a simulation needs numba, which is not installed in this Python; "
+            "`pip install loki-vfx` brings it, or run the solver in another process with wtloki"
+        ) from error
+    if not numba.config.CACHE_DIR and FLAGS["cache"]:
+        numba.config.CACHE_DIR = str(cache_directory())
+    return numba
+
+
+def cache_directory() -> Path:
+    """Folder of compiled kernels: one per state of the `kernels/` sources and flags."""
+    root = os.environ.get("LOKI_CACHE_DIR") or Path.home() / ".cache" / "loki"
+    digest = hashlib.sha256(repr(sorted(FLAGS.items())).encode())
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return Path(root) / f"kernels-{digest.hexdigest()[:12]}"

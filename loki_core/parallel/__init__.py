@@ -1,0 +1,1 @@
+"""Ranks and what passes between them: the communicator, plans of exchange, reductions."""

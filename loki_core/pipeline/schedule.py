@@ -1,0 +1,113 @@
+"""The schedule: which Task of which Behavior runs at which Stage (Algorithm 1 of the paper).
+
+For each Stage, for each Group: Objects first, then Actions, by class and path; never by the order in which the tree was
+written. Two Tasks of one Stage that conflict (one writes what the other reads or writes) cannot be ordered by that rule,
+so they are an error here, before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from loki_core.data.accessors import Access, ChannelData, split_name
+from loki_core.errors import ScheduleError
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.statistics import TaskStatistics
+from loki_core.pipeline.task import Task, TaskOwner
+
+
+@dataclass
+class ScheduledTask:
+    """A Task with its owner, in its place."""
+
+    task: Task
+    owner: TaskOwner
+    group: str
+    kind: str  # "object" or "action"
+    statistics: TaskStatistics
+
+    @property
+    def label(self) -> str:
+        """What messages and `explain` call it: path and Task."""
+        return f"{self.owner.path}.{self.task.name}"
+
+    def access(self) -> Access:
+        """A fresh Accessor for one run."""
+        return Access(self.task.declaration, self.owner.data, self.label)
+
+
+Schedule = dict[Stage, list[ScheduledTask]]
+
+
+def build_schedule(groups: Iterable[tuple[str, Iterable[TaskOwner], Iterable[TaskOwner]]]) -> Schedule:
+    """Map all Tasks onto Stages.
+
+    Args:
+        groups: For each Group in canonical order: its path, its Objects, its Actions.
+
+    Raises:
+        ScheduleError: Two Tasks of one Stage conflict.
+    """
+    schedule: Schedule = {stage: [] for stage in Stage}
+    for group, objects, actions in groups:
+        for kind, owners in (("object", objects), ("action", actions)):
+            for owner in sorted(owners, key=lambda o: (type(o).__name__, o.path)):
+                for one in owner.tasks():
+                    statistics = TaskStatistics(f"{owner.path}.{one.name}", one.stage.name)
+                    schedule[one.stage].append(
+                        ScheduledTask(one, owner, group, kind, statistics)
+                    )
+    for stage, tasks in schedule.items():
+        # A stable sort keeps Group, class and path order, and puts Objects before Actions.
+        tasks.sort(key=lambda scheduled: scheduled.kind != "object")
+        _refuse_conflicts(stage, tasks)
+    return schedule
+
+
+def _refuse_conflicts(stage: Stage, tasks: list[ScheduledTask]) -> None:
+    changes: dict[tuple[int, str], tuple[ScheduledTask, str]] = {}
+    uses: dict[tuple[int, str], tuple[ScheduledTask, str]] = {}
+    for scheduled in tasks:
+        declared = scheduled.task.declaration
+        data = scheduled.owner.data
+        written = {_identity(data, name): name for name in declared.writes}
+        added = {_identity(data, name): name for name in declared.accumulates}
+        read = {_identity(data, name): name for name in declared.reads}
+        for key, name in written.items():
+            for table in (changes, uses):
+                if key in table:
+                    raise _conflict(stage, scheduled, table[key][0], name)
+        for key, name in (read | added).items():
+            if key in changes:
+                raise _conflict(stage, scheduled, changes[key][0], name)
+        for key, name in added.items():
+            if key in uses and uses[key][1] == "reads":
+                raise _conflict(stage, scheduled, uses[key][0], name)
+        for key, name in read.items():
+            if key in uses and uses[key][1] == "accumulates":
+                raise _conflict(stage, scheduled, uses[key][0], name)
+        changes |= {key: (scheduled, "writes") for key in written}
+        uses |= {key: (scheduled, "accumulates") for key in added}
+        uses |= {key: (scheduled, "reads") for key in read if key not in added}
+
+
+def _identity(data: dict[str, ChannelData], name: str) -> tuple[int, str]:
+    data_name, channel = split_name(name)
+    if data_name not in data:
+        raise ScheduleError(f'"{name}" names data that its owner does not have')
+    return id(data[data_name]), channel
+
+
+def _conflict(
+    stage: Stage, one: ScheduledTask, other: ScheduledTask, name: str
+) -> ScheduleError:
+    remedy = (
+        "merge the two, or run one of them at another user-facing Stage"
+        if stage.user_facing
+        else "move one of them to another developer-facing Stage (pipeline/stages.py)"
+    )
+    return ScheduleError(
+        f'{other.label} and {one.label} both run at {stage.name} and touch "{name}", which one of '
+        f"them writes; their order would be arbitrary: {remedy}"
+    )

@@ -1,0 +1,115 @@
+"""Tasks: units of work, declared next to their code with the Stage they run at and what they touch.
+
+    @task(Stage.MOVE_PARTICLES, reads=("particles.velocity",), writes=("particles.position",))
+    def move(self, access, step):
+        ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.pipeline.stages import Stage
+
+Function = TypeVar("Function", bound=Callable[..., None])
+
+
+@dataclass(frozen=True)
+class Step:
+    """Where on the timeline a Task runs.
+
+    Attributes:
+        frame: The frame that is being computed.
+        time: Time at the start of the substep [s].
+        dt: Length of the substep [s].
+        substep: Number of substeps done since the start of the run.
+        newton: Newton iteration, from 0.
+        seed: Random seed of the Solver Setup.
+    """
+
+    frame: int
+    time: float
+    dt: float
+    substep: int = 0
+    newton: int = 0
+    seed: int = 0
+
+    def at_newton(self, iteration: int) -> Step:
+        """The same step in another Newton iteration."""
+        return replace(self, newton=iteration)
+
+
+def task(
+    stage: Stage,
+    *,
+    reads: tuple[str, ...] = (),
+    writes: tuple[str, ...] = (),
+    accumulates: tuple[str, ...] = (),
+    halo: int = 0,
+    corners: bool = False,
+    overlap: bool = False,
+    layout: tuple[str, ...] = (),
+) -> Callable[[Function], Function]:
+    """Declare a method as a Task; see `Declaration` for what the arguments mean."""
+    declaration = Declaration(reads, writes, accumulates, halo, corners, overlap, layout)
+
+    def mark(function: Function) -> Function:
+        function.__loki_task__ = (stage, declaration)  # type: ignore[attr-defined]
+        return function
+
+    return mark
+
+
+@dataclass(frozen=True)
+class Task:
+    """A Task of one Object or Action, ready to be scheduled."""
+
+    name: str
+    stage: Stage
+    declaration: Declaration
+    run: Callable[[Access, Step], None]
+    doc: str
+
+
+class TaskOwner:
+    """Base of what runs: Objects and Actions.
+
+    Attributes:
+        path: Place in the Solver Setup's tree; set when the Solver is built.
+        data: Particle Systems and Discrete Volumes by the names that Tasks use.
+        iterations: Iterations of the last solve, for the statistics; 0 where there are none.
+    """
+
+    path: str = ""
+    iterations: int = 0
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {}
+
+    def tasks(self) -> Iterator[Task]:
+        """The Tasks of this owner, in the order of their names."""
+        for name in sorted(dir(type(self))):
+            marked = getattr(getattr(type(self), name), "__loki_task__", None)
+            if marked is not None:
+                stage, declaration = marked
+                stage, declaration = self.declare(name, stage, declaration)
+                method = getattr(self, name)
+                doc = (method.__doc__ or "").strip().partition("\n")[0]
+                yield Task(name, stage, declaration, method, doc)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Complete a Task's declaration with what only the instance knows, such as painted channels."""
+        return stage, declaration
+
+    def state(self) -> dict[str, Any]:
+        """Everything beyond `data` that changes the numbers, as a plain document."""
+        return {}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take such a state back."""

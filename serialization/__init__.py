@@ -1,0 +1,1 @@
+"""How Loki's data leaves the process: messages, frame caches, checkpoints and exchange formats."""

@@ -1,0 +1,132 @@
+"""Files that are there whole or not at all, and reading them back with bounds.
+
+A file is written beside its final place, flushed to the disk, and renamed; then its folder is
+flushed. A process killed at any moment leaves the old file, the new file, or a hidden `.tmp`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from loki_core.errors import FormatError
+from serialization.codec import (
+    DEFAULT_LIMITS,
+    DIGEST_AT,
+    PACK_HEADER,
+    Buffer,
+    Limits,
+    pack_parts,
+    read_pack_header,
+    unpack,
+)
+
+JSON_BYTES = 1 << 26  # no manifest or index of ours comes near
+CHUNK = 1 << 22
+
+
+def write_atomic(path: Path, parts: Iterable[Buffer]) -> None:
+    """Write `parts` after one another to `path`, all or nothing, and make the folder if needed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    flush_folder(path.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make renames and removals in `folder` outlast a power cut."""
+    if os.name == "nt":
+        return  # Windows cannot open folders; its renames are flushed by the file system
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def remove_leftovers(folder: Path) -> int:
+    """Remove the `.tmp` files that a killed process left in `folder`; return how many."""
+    leftovers = list(folder.glob(".*.tmp"))
+    for path in leftovers:
+        path.unlink(missing_ok=True)
+    return len(leftovers)
+
+
+def write_json(path: Path, document: Any) -> str:
+    """Write `document` as JSON, all or nothing; return its checksum."""
+    try:
+        text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise FormatError(f"{path.name} cannot be written as JSON: {error}") from error
+    data = text.encode("utf-8", errors="strict")
+    write_atomic(path, [data])
+    return blake2b(data, digest_size=32).hexdigest()
+
+
+def read_json(path: Path) -> tuple[Any, str]:
+    """Return the content of a JSON file and its checksum; raise FormatError when it is broken."""
+    data = _read_bounded(path, JSON_BYTES)
+    try:
+        return json.loads(data.decode("utf-8")), blake2b(data, digest_size=32).hexdigest()
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"{path} is no valid JSON: {error}") from error
+
+
+def write_packed(path: Path, document: Any) -> tuple[str, int]:
+    """Write `document` in packed form, all or nothing; return its checksum and size [bytes]."""
+    packed = pack_parts(document)
+    write_atomic(path, packed.parts)
+    return packed.digest, packed.size
+
+
+def read_packed(path: Path, *, limits: Limits = DEFAULT_LIMITS, digest: str | None = None) -> Any:
+    """Return the document of a packed file; `digest`, where given, must be its checksum."""
+    data = _read_bounded(path, limits.total_bytes)
+    document = unpack(data, limits=limits, label=str(path))
+    found = data[DIGEST_AT].hex()
+    if digest is not None and digest != found:
+        raise FormatError(f"{path} is another file than the index says: checksum {found[:12]}...")
+    return document
+
+
+def packed_digest(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
+    """Return the checksum of a packed file after comparing it with the content, in pieces."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            head = bytearray(file.read(PACK_HEADER.size))
+            _, digest = read_pack_header(head, size, limits=limits, label=str(path))
+            head[DIGEST_AT] = bytes(32)
+            checksum = blake2b(head, digest_size=32)
+            while piece := file.read(CHUNK):
+                checksum.update(piece)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+    if checksum.digest() != digest:
+        raise FormatError(f"{path} is damaged: its checksum does not match its content")
+    return digest.hex()
+
+
+def _read_bounded(path: Path, limit: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise FormatError(f"{path} has {size} bytes; accepted are {limit}")
+            return file.read(size)
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
