@@ -261,6 +261,10 @@ class Behavior(Declaration):
         action_class = action_class_for(type(self))
         return [action_class(self, item) for item in scope.objects if action_class.acts_on(item)]
 
+    def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
+        """Return the Bucket size [m] that suits the Behavior's data, or None if any will do."""
+        return None
+
     @classmethod
     def exclusive_family(cls) -> type[Behavior]:
         """Return the base whose subclasses exclude each other; the class itself by default."""

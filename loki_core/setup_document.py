@@ -30,7 +30,7 @@ SUFFIX = ".loki.json"
 
 MAX_TEXT_BYTES = 64 * 2**20
 MAX_NESTING = 2 * MAX_DEPTH + 16  # lists and objects inside each other: two for each Group
-MAX_ITEMS = 5_000_000  # values of all kinds in one document
+MAX_ITEMS = 2_000_000  # values of all kinds in one document
 MAX_DIGITS = 19  # of a whole number: more does not fit into 64 bits
 
 _ROOT_KEYS = ("loki", "schema_version", "name", "enabled", "settings", "children", "$schema")
@@ -97,6 +97,26 @@ def _read_float(text: str) -> float:
 
 def _refuse_constant(text: str) -> Any:
     raise FormatError(f"{text} is not a number that a Solver Setup can hold")
+
+
+def format_json(value: Any, indent: str = "") -> str:
+    """Return a document as text for people: short lists, vectors and keys, on one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    if not isinstance(value, (dict, list)) or not value:
+        return text
+    if "{" not in text and len(text) <= 72:
+        return text
+    inner = indent + "  "
+    if isinstance(value, list):
+        parts = [format_json(item, inner) for item in value]
+    else:
+        parts = [
+            f"{json.dumps(key, ensure_ascii=False)}: {format_json(item, inner)}"
+            for key, item in value.items()
+        ]
+    opening, closing = ("[", "]") if isinstance(value, list) else ("{", "}")
+    lines = ",\n".join(inner + part for part in parts)
+    return f"{opening}\n{lines}\n{indent}{closing}"
 
 
 def read_setup(path: str | os.PathLike[str]) -> SolverSetup:
@@ -167,32 +187,30 @@ def check_limits(document: Any, *, prefix: str = "") -> None:
     Raises:
         FormatError: A limit is passed, or a value is of a kind that JSON does not have.
     """
-    waiting: list[tuple[Any, int]] = [(document, 1)]
+    waiting: list[tuple[Any, int]] = [([document], 0)]
     count = nodes = 0
     while waiting:
-        value, depth = waiting.pop()
-        items: Any = ()
-        if isinstance(value, Mapping):
-            for key in value:
-                _check_text(key, prefix)
-            items = value.values()
-            nodes += "behavior" in value or "group" in value or "type" in value
-            if nodes >= MAX_NODES:  # the root is one of them
-                raise FormatError(f"{prefix}more than {MAX_NODES} Groups and Behaviors")
-        elif isinstance(value, (list, tuple)):
-            items = value
-        elif isinstance(value, str):
-            _check_text(value, prefix)
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise FormatError(f"{prefix}the number {value} is not finite")
-        elif value is not None and not isinstance(value, (bool, int, float)):
-            raise FormatError(f"{prefix}{show(value)} has no place in a document")
-        count += len(items)
+        container, depth = waiting.pop()
+        count += len(container)
         if count > MAX_ITEMS:
             raise FormatError(f"{prefix}more than {MAX_ITEMS} values")
-        if items and depth > MAX_NESTING:
+        if depth > MAX_NESTING:
             raise FormatError(f"{prefix}nested more than {MAX_NESTING} levels deep")
-        waiting.extend((item, depth + 1) for item in items)
+        if isinstance(container, Mapping):
+            for key in container:
+                _check_text(key, prefix)
+            nodes += "behavior" in container or "group" in container or "type" in container
+            if nodes >= MAX_NODES:  # the root is one of them
+                raise FormatError(f"{prefix}more than {MAX_NODES} Groups and Behaviors")
+        for value in container.values() if isinstance(container, Mapping) else container:
+            if isinstance(value, (Mapping, list, tuple)):
+                waiting.append((value, depth + 1))
+            elif isinstance(value, str):
+                _check_text(value, prefix)
+            elif isinstance(value, float) and not math.isfinite(value):
+                raise FormatError(f"{prefix}the number {value} is not finite")
+            elif value is not None and not isinstance(value, (bool, int, float)):
+                raise FormatError(f"{prefix}{show(value)} has no place in a document")
 
 
 def _check_text(text: Any, prefix: str) -> None:

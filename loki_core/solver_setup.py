@@ -597,7 +597,9 @@ class SolverSetup(Group):
 
     def to_json(self) -> str:
         """Return the text of a `*.loki.json` file."""
-        return json.dumps(self.to_document(), indent=2, ensure_ascii=False) + "\n"
+        from loki_core.setup_document import format_json
+
+        return format_json(self.to_document()) + "\n"
 
     @classmethod
     def from_document(cls, document: Any, source: str = "") -> SolverSetup:
@@ -648,11 +650,12 @@ def _walk(node: Group | Behavior, path: str, groups: tuple[Group, ...]) -> Itera
             yield from _walk(child, f"{path}/{name}" if path else name, (*groups, node))
 
 
-def _content_key(child: Group | Behavior) -> tuple[str, str, bool]:
-    # parameters first: switching a Behavior off must not exchange the names of two others
+def _content_key(child: Group | Behavior) -> tuple[int, str, bool]:
+    # the plainest gets the plain name; parameters count before the switch, since switching a
+    # Behavior off must not exchange its name with another's
     assert isinstance(child, Behavior)
-    parameters = json.dumps(child.parameters_document(), sort_keys=True)
-    return type(child).__name__, parameters, not child.enabled
+    parameters = child.parameters_document()
+    return len(parameters), json.dumps(parameters, sort_keys=True), not child.enabled
 
 
 def _canonical_key(item: tuple[str, Group | Behavior]) -> tuple[int, str, str]:

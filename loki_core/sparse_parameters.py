@@ -193,9 +193,9 @@ def _check_locations(
             found = next((n for n in (name, f"{name}_scale") if n in present), None)
             if found is not None:
                 limit = "does not vary" if varies == "no" else f"varies per {varies} at most"
+                channel = f'{_place(location)} channel "{found}"'
                 raise SetupError(
-                    f'{request.label} {limit}, but there is a {_place(location)} channel "{found}"'
-                    "; remove or rename it"
+                    f"{request.label} {limit}, but the {channel} is there; remove or rename it"
                 )
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -30,21 +31,27 @@ JSON_BYTES = 1 << 26  # no manifest or index of ours comes near
 CHUNK = 1 << 22
 
 
-def write_atomic(path: Path, parts: Iterable[Buffer]) -> None:
-    """Write `parts` after one another to `path`, all or nothing, and make the folder if needed."""
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a place to write to; it becomes `path` when the block ends without an error."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
-        with temporary.open("xb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
+        yield temporary
+        with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
     flush_folder(path.parent)
+
+
+def write_atomic(path: Path, parts: Iterable[Buffer]) -> None:
+    """Write `parts` after one another to `path`, all or nothing, and make the folder if needed."""
+    with replacing(path) as temporary, temporary.open("xb") as file:
+        for part in parts:
+            file.write(part)
 
 
 def flush_folder(folder: Path) -> None:

@@ -1,1 +1,1 @@
-"""TEMP"""
+"""Constraints: Actions between two points or more, and what they share."""

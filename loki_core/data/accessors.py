@@ -53,7 +53,7 @@ class Declaration:
 
     Attributes:
         reads, writes, accumulates: Names "<data>.<channel>".
-        halo: Layers of ghosts that reads need: voxels for volumes, Buckets for particles.
+        halo: Layers of ghosts that reads need and accumulations touch: voxels for volumes, Buckets for particles.
         corners: Whether volumes' ghosts are needed across edges and corners too.
         overlap: Whether the Task iterates by `Access.passes`, so that communication hides behind interior work.
         layout: Data whose elements the Task adds, removes or moves between ranks.
@@ -99,9 +99,9 @@ class Access:
 
     def __getitem__(self, name: str) -> Array:
         declared = self.declaration
-        if name in declared.accumulates or (declared.halo and name in declared.reads):
+        if declared.halo and (name in declared.accumulates or name in declared.reads):
             return self._holder(name).with_ghosts(split_name(name)[1])
-        if name in declared.reads or name in declared.writes:
+        if name in declared.names():
             return self._holder(name).local(split_name(name)[1])
         raise AccessError(
             f'"{name}" is used in "{self.label}" but was never declared; '
@@ -159,8 +159,8 @@ class Access:
                     self._pending.append(pending)
             if not declared.overlap:
                 self._wait()
-        for name in declared.accumulates:
-            self._holder(name).zero_ghosts(split_name(name)[1])
+            for name in declared.accumulates:
+                self._holder(name).zero_ghosts(split_name(name)[1])
         if checks_access():
             self._checksums = dict(self._untouchable())
 
@@ -168,7 +168,10 @@ class Access:
         """Note what was written and bring accumulations home. Collective."""
         self._wait()  # a Task that left before its last pass must not leave requests behind
         for name in self.declaration.accumulates:
-            self._holder(name).add_ghosts_to_owners(split_name(name)[1])
+            if self.declaration.halo:
+                self._holder(name).add_ghosts_to_owners(split_name(name)[1])
+            else:
+                self._holder(name).mark_written(split_name(name)[1])
         for name in self.declaration.writes:
             self._holder(name).mark_written(split_name(name)[1])
         if self._checksums:

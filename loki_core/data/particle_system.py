@@ -160,6 +160,10 @@ class ParticleSystem:
         """Mask local particles, shape [count]; they are gone after the next `rebucketize`."""
         self._removed = mask.copy() if self._removed is None else self._removed | mask
 
+    def kept(self) -> NDArray[np.bool_] | slice:
+        """Selects the local particles that are not masked for removal."""
+        return slice(0, self.count) if self._removed is None else ~self._removed
+
     def clear(self) -> None:
         """Drop all local particles and ghosts (collective, as every change of layout)."""
         self.count = self.ghost_count = 0
@@ -409,7 +413,7 @@ class ParticleSystem:
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs, as plain arrays: this rank's part."""
         return {
-            "channels": {name: self.local(name).copy() for name in self.channels},
+            "channels": {name: self.local(name)[self.kept()].copy() for name in self.channels},
             "next_id": self.next_id,
         }
 

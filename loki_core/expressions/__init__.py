@@ -1,7 +1,7 @@
 """The language of Expression Behaviors: a safe, typed subset of Python, compiled with numba.
 
-`check_expression` needs no numba and evaluates nothing; `compile_expression` makes a kernel of what was
-checked. The language is described in `language`, its functions in `functions`.
+`check_expression` needs no numba and evaluates nothing; `compile_expression` makes a kernel of what
+was checked. The language is described in `language`, its functions in `functions`.
 """
 
 from loki_core.expressions.functions import FUNCTIONS, Function, Kind

@@ -1,9 +1,9 @@
 """The functions that an expression may call: what they take, what they give, what they mean.
 
-The table is the only list. The checker reads the kinds from it, the generator reads the formulas, and
-the reference pages read the one-line docs. A formula is the text of the generated code for one
-component: `{0}`, `{1}` ... stand for the arguments, and each further formula finds the result of the one
-before in `{0}`.
+The table is the only list. The checker reads the kinds from it, the generator reads the formulas,
+and the reference pages read the one-line docs. A formula is the text of the generated code for one
+component: `{0}`, `{1}` ... stand for the arguments, and each further formula finds the result of
+the one before in `{0}`.
 """
 
 from __future__ import annotations

@@ -1,13 +1,16 @@
 """Turn a checked expression into a numba kernel that compiles once and is found on disk afterwards.
 
-The generated module holds two functions: `run_block`, the snippet in a loop over one block of particles,
-and `run_expression`, which hands blocks to threads. Blocks have a fixed size, so that the code which
-meets an element does not depend on the number of threads. Vectors are three scalars. Arithmetic is done
-in float64 and int64 whatever the precision of the channels: loads widen, stores round. Nothing of the
-user's text is copied except checked names and the values of numbers.
+The generated module holds two functions: `run_block`, the snippet in a loop over one block of
+particles, and `run_expression`, which hands blocks to threads. Blocks have a fixed size, so that
+the code which meets an element does not depend on the number of threads, and `run_block` has no
+fast-math, so that it does not depend on the place in the block either. Vectors are three scalars.
+Arithmetic is done in float64 and int64 whatever the precision of the channels: loads widen, stores
+round. Whole numbers wrap around at 64 bits. Both sides of a choice may be computed, which costs
+time and nothing else, since no value can fail. Nothing of the user's text is copied except checked
+names and the values of numbers.
 
-The source is stored in the kernel cache under the hash of its content, because numba caches only what
-comes from a file. What is executed is always the text made here, never what was found in the folder.
+The source is stored in the kernel cache under the hash of its content, because numba caches only
+what comes from a file. What is executed is always the text made here, never what was found there.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from loki_core.kernels.random import random_key
 BLOCK_SIZE = 1024
 SCALARS = ("dt", "time", "frame", "key")
 
-_HEADER = '''"""Generated from a Loki expression; the name of this file is the hash of its content."""
+_HEADER = '''"""Generated from a Loki expression and named by the hash of its content."""
 
 import math
 
@@ -116,7 +119,7 @@ class _Generator:
                 self._line(f"{place} = {part}")
         return self.lines or ["        pass"]
 
-    # -- statements ----------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _line(self, text: str) -> None:
         self.lines.append("    " * self.indent + text)
@@ -177,7 +180,7 @@ class _Generator:
             case _:
                 raise AssertionError(f"{type(target).__name__} passed the checker")
 
-    # -- expressions ---------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def _name_value(self, text: str) -> str:
         self.temporaries += 1
@@ -279,7 +282,7 @@ class _Generator:
         ]
         return _Value("bool", (f"({' and '.join(tests)})",))
 
-    # -- functions -----------------------------------------------------------------------------------
+    # -- functions ---------------------------------------------------------------------------------
 
     def _call(self, function: Function, values: Sequence[_Value]) -> _Value:
         if function.formula:
@@ -425,8 +428,8 @@ class CompiledExpression:
         """Run the expression on the first `count` elements; written channels change in place.
 
         Args:
-            arrays: Channels that are read or written, by name: [n, 3] for vectors, [n] for the others,
-                C-contiguous, n at least `count`. `id` is among them when the expression uses it.
+            arrays: Channels that are read or written, by name: [n, 3] for vectors, [n] for the
+                others, C-contiguous, n at least `count`; `id` too, when it is among the reads.
             dt: Length of the substep [s].
             time: Time since the first frame [s].
             frame: Frame number.

@@ -1,4 +1,4 @@
-"""The expression language: parse a snippet, refuse what is not in it, and find the kind of everything.
+"""The expression language: parse a snippet, refuse what is not in it, find all kinds.
 
 A snippet is a small, typed subset of Python that runs once for each particle:
 
@@ -9,9 +9,9 @@ A snippet is a small, typed subset of Python that runs once for each particle:
     for i in range(3):                          # constant bounds only
         velocity[i] *= 0.9
 
-A channel, parameter or variable has one of four kinds: float, int, bool, vector. An int is
-taken wherever a float is wanted; nothing else changes its kind by itself. The checker is one walk with
-a branch for each construct that the language has; whatever has no branch is refused. Nothing is
+A channel, parameter or variable has one of four kinds: float, int, bool, vector. An int is taken
+wherever a float is wanted; nothing else changes its kind by itself. The checker is one walk with a
+branch for each construct that the language has; whatever has no branch is refused. Nothing is
 evaluated, so a snippet from another machine can be checked safely.
 """
 
@@ -24,7 +24,6 @@ import textwrap
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NoReturn
 
 from loki_core.errors import ExpressionError, did_you_mean
 from loki_core.expressions.functions import FUNCTIONS, KINDS, Function, Kind
@@ -129,8 +128,8 @@ def check_expression(
         label: Where the snippet stands, for messages: `dust/Swirl.expression`.
 
     Raises:
-        ExpressionError: The snippet is not in the language. The message names the label, line, column,
-            the offending text and the way out.
+        ExpressionError: The snippet is not in the language. The message names the label, line,
+            column, the offending text and the way out.
     """
     if not isinstance(source, str):
         raise ExpressionError(f"{label}: an expression is text, not {type(source).__name__}")
@@ -147,7 +146,8 @@ def _check_environment(
     for name, channel in channels.items():
         if channel.kind not in KINDS:
             raise ExpressionError(
-                f'{label}: channel "{name}" has the kind "{channel.kind}"; known: {", ".join(KINDS)}'
+                f'{label}: channel "{name}" has the kind "{channel.kind}"; '
+                f"known: {', '.join(KINDS)}"
             )
     for name, value in parameters.items():
         if not isinstance(name, str) or not _NAME.match(name):
@@ -172,7 +172,7 @@ def _parse(source: str, label: str) -> ast.Module:
         raise ExpressionError(f"{label}: the text is not valid Unicode: {error}") from error
     if size > MAXIMUM_SOURCE_BYTES:
         raise ExpressionError(
-            f"{label}: {size} bytes of source are more than {MAXIMUM_SOURCE_BYTES}; split the expression"
+            f"{label}: {size} bytes of source are more than {MAXIMUM_SOURCE_BYTES}; split it"
         )
     _check_nesting(source, label)
     try:
@@ -196,7 +196,8 @@ def _parse(source: str, label: str) -> ast.Module:
         if depth > MAXIMUM_DEPTH:
             line = next((node.lineno for node in level if hasattr(node, "lineno")), 1)
             raise ExpressionError(
-                f"{label}: line {line}: nested more than {MAXIMUM_DEPTH} deep; use variables for parts"
+                f"{label}: line {line}: nested more than {MAXIMUM_DEPTH} deep; "
+                "use variables for parts"
             )
         children = (child for node in level for child in ast.iter_child_nodes(node))
         level = [child for child in children if not isinstance(child, ast.expr_context)]
@@ -271,17 +272,16 @@ class _Checker:
             kinds=self.kinds,
         )
 
-    # -- messages ------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------
 
-    def _refuse(self, node: ast.AST, message: str, *, show: bool = True) -> NoReturn:
+    def _refusal(self, node: ast.AST, message: str, *, show: bool = True) -> ExpressionError:
         line = getattr(node, "lineno", 1)
         text_before = self.source.splitlines()[line - 1 : line]
         offset = getattr(node, "col_offset", 0)  # in bytes
         before = text_before[0].encode()[:offset].decode(errors="replace") if text_before else ""
         shown = f'"{self._text(node)}": ' if show else ""
-        raise ExpressionError(
-            f"{self.label}: line {line}, column {len(before) + 1}: {shown}{message}"
-        )
+        place = f"line {line}, column {len(before) + 1}"
+        return ExpressionError(f"{self.label}: {place}: {shown}{message}")
 
     def _text(self, node: ast.AST) -> str:
         text = " ".join((ast.get_source_segment(self.source, node) or "").split())
@@ -292,11 +292,11 @@ class _Checker:
         for name, node in self.first_assigned.items():
             near = difflib.get_close_matches(name, writable, n=1, cutoff=0.8)
             if name not in self.used and near:
-                self._refuse(
+                raise self._refusal(
                     node, f'variable "{name}" is never used; did you mean "{near[0]}"?', show=False
                 )
 
-    # -- statements ----------------------------------------------------------------------------------
+    # -- statements --------------------------------------------------------------------------------
 
     def _block(self, statements: Sequence[ast.stmt]) -> int:
         """Check statements in order; return how many loop iterations they make."""
@@ -307,7 +307,7 @@ class _Checker:
             case ast.Assign(targets=[target]):
                 self._assign(target, node.value, self._kind(node.value))
             case ast.Assign():
-                self._refuse(node, "assign one name at a time")
+                raise self._refusal(node, "assign one name at a time")
             case ast.AugAssign():
                 # The tree marks the target as stored only; it is read first.
                 old = self._kind(node.target)
@@ -321,14 +321,14 @@ class _Checker:
             case ast.Pass():
                 pass
             case _:
-                self._refuse_construct(node)
+                raise self._refused_construct(node)
         return 0
 
-    def _refuse_construct(self, node: ast.AST) -> NoReturn:
+    def _refused_construct(self, node: ast.AST) -> ExpressionError:
         way_out = _REFUSED.get(
             type(node), f"{type(node).__name__} is not in the expression language"
         )
-        self._refuse(node, way_out)
+        return self._refusal(node, way_out)
 
     def _assign(self, target: ast.expr, value: ast.AST, kind: Kind) -> None:
         match target:
@@ -337,19 +337,19 @@ class _Checker:
             case ast.Subscript(value=ast.Name(id=name) as vector):
                 self._kind(target)  # the vector must exist and the index be 0, 1 or 2
                 if not _converts(kind, "float"):
-                    self._refuse(value, f"a component is float, but this is {kind}")
+                    raise self._refusal(value, f"a component is float, but this is {kind}")
                 self._assign_name(vector, name, value, "vector")
             case _:
-                self._refuse_construct(target)
+                raise self._refused_construct(target)
 
     def _assign_name(self, target: ast.expr, name: str, value: ast.AST, kind: Kind) -> None:
         if name in READ_ONLY_NAMES or name in self.parameters or name in self.loops:
-            self._refuse(target, f'"{name}" is read-only; choose another name', show=False)
+            raise self._refusal(target, f'"{name}" is read-only; choose another name', show=False)
         self._check_name(target, name)
         if name in self.channels:
             channel = self.channels[name]
             if not channel.writable:
-                self._refuse(target, f'channel "{name}" is read-only here', show=False)
+                raise self._refusal(target, f'channel "{name}" is read-only here', show=False)
             expected, what = channel.kind, f'channel "{name}"'
             self.writes.add(name)
         else:
@@ -358,7 +358,9 @@ class _Checker:
             line = self.first_assigned[name].lineno
             what = f'variable "{name}" (first assigned in line {line})'
         if not _converts(kind, expected):
-            self._refuse(value, f"{what} is {expected}, but this is {kind}{_hint(kind, expected)}")
+            raise self._refusal(
+                value, f"{what} is {expected}, but this is {kind}{_hint(kind, expected)}"
+            )
         self.assigned.add(name)
         self.kinds[target] = expected
 
@@ -373,14 +375,16 @@ class _Checker:
 
     def _for(self, node: ast.For) -> int:
         if not isinstance(node.target, ast.Name):
-            self._refuse_construct(node.target)
+            raise self._refused_construct(node.target)
         name, target = node.target.id, node.target
         self._check_name(target, name)
         if node.orelse:
-            self._refuse(node.orelse[0], "a loop has no else")
+            raise self._refusal(node.orelse[0], "a loop has no else")
         taken = {*READ_ONLY_NAMES, *self.channels, *self.parameters, *self.variables, *self.loops}
         if name in taken:
-            self._refuse(target, f'"{name}" is in use; choose another loop variable', show=False)
+            raise self._refusal(
+                target, f'"{name}" is in use; choose another loop variable', show=False
+            )
         steps = self._range(node.iter)
         before = set(self.assigned)
         if steps:
@@ -393,7 +397,7 @@ class _Checker:
             self.assigned = before
         iterations = len(steps) * (1 + inner)
         if iterations > MAXIMUM_ITERATIONS:
-            self._refuse(
+            raise self._refusal(
                 node.iter, f"{iterations} iterations in all are more than {MAXIMUM_ITERATIONS}"
             )
         return iterations
@@ -405,21 +409,23 @@ class _Checker:
             ):
                 pass
             case _:
-                self._refuse(node, "a loop runs over range(count), range(start, stop[, step]) only")
+                raise self._refusal(
+                    node, "a loop runs over range(count), range(start, stop[, step]) only"
+                )
         values = []
         for argument in arguments:
             self._kind(argument)
             low, high = self.bounds.get(argument, (0, 1))
             if low != high:
-                self._refuse(argument, "the bounds of range are constant whole numbers")
+                raise self._refusal(argument, "the bounds of range are constant whole numbers")
             if abs(low) > MAXIMUM_RANGE_BOUND:
-                self._refuse(argument, "the bounds of range are at most 2**31")
+                raise self._refusal(argument, "the bounds of range are at most 2**31")
             values.append(low)
         if len(values) == 3 and values[2] == 0:
-            self._refuse(arguments[2], "the step of range is not zero")
+            raise self._refusal(arguments[2], "the step of range is not zero")
         return range(*values)
 
-    # -- expressions ---------------------------------------------------------------------------------
+    # -- expressions -------------------------------------------------------------------------------
 
     def _kind(self, node: ast.expr) -> Kind:
         kind = self._find_kind(node)
@@ -454,7 +460,7 @@ class _Checker:
             case ast.Call():
                 return self._call(node)
             case _:
-                self._refuse_construct(node)
+                raise self._refused_construct(node)
 
     def _constant(self, node: ast.Constant) -> Kind:
         value = node.value
@@ -465,10 +471,10 @@ class _Checker:
             return "int"
         if isinstance(value, float):
             if value in (float("inf"), float("-inf")):
-                self._refuse(node, "the number is too large for 64 bits")
+                raise self._refusal(node, "the number is too large for 64 bits")
             return "float"
         what = "text is" if isinstance(value, (str, bytes)) else f"{value!r} is"
-        self._refuse(node, f"{what} not allowed; there are numbers, True and False")
+        raise self._refusal(node, f"{what} not allowed; there are numbers, True and False")
 
     def _bound(self, node: ast.expr, bounds: Bounds | None) -> None:
         if bounds is None:
@@ -476,17 +482,17 @@ class _Checker:
         if max(abs(bounds[0]), abs(bounds[1])) <= LARGEST_INTEGER:
             self.bounds[node] = bounds
         elif bounds[0] == bounds[1]:
-            self._refuse(node, "the number does not fit into 64 bits; write it as a float")
+            raise self._refusal(node, "the number does not fit into 64 bits; write it as a float")
 
     def _check_name(self, node: ast.AST, name: str) -> None:
         if not _NAME.match(name):
-            self._refuse(
+            raise self._refusal(
                 node,
                 f'"{name}" is not a name of the language: use letters, digits and _',
                 show=False,
             )
         if name in READ_ONLY_NAMES and name in self.channels and name != "id":
-            self._refuse(
+            raise self._refusal(
                 node,
                 f'"{name}" is a name of the language and a channel; rename the channel',
                 show=False,
@@ -512,18 +518,18 @@ class _Checker:
             return self.variables[name]
         if name in self.variables:
             line = self.first_assigned[name].lineno
-            self._refuse(
+            raise self._refusal(
                 node,
                 f'variable "{name}" may have no value here: line {line} assigns it on some paths '
                 "only; assign it before the if",
                 show=False,
             )
         if name in FUNCTIONS:
-            self._refuse(node, f"this is a function; call it: {FUNCTIONS[name].signature}")
+            raise self._refusal(node, f"this is a function; call it: {FUNCTIONS[name].signature}")
         later = any(isinstance(n, ast.Name) and n.id == name for n in _targets(self.tree))
         known = {*READ_ONLY_NAMES, *self.parameters, *self.channels, *self.assigned, *self.loops}
         way_out = "; it is assigned further down" if later else did_you_mean(name, known)
-        self._refuse(node, f'unknown name "{name}"{way_out}', show=False)
+        raise self._refusal(node, f'unknown name "{name}"{way_out}', show=False)
 
     def _unary(self, node: ast.UnaryOp) -> Kind:
         kind = self._kind(node.operand)
@@ -533,14 +539,14 @@ class _Checker:
                 return "bool"
             case ast.UAdd() | ast.USub():
                 if kind == "bool":
-                    self._refuse(node, "a bool has no sign; use float(...) or not")
+                    raise self._refusal(node, "a bool has no sign; use float(...) or not")
                 if node.operand in self.bounds:
                     low, high = self.bounds[node.operand]
                     negative = isinstance(node.op, ast.USub)
                     self._bound(node, (-high, -low) if negative else (low, high))
                 return kind
             case _:
-                self._refuse(node, "there are no operations on bits")
+                raise self._refusal(node, "there are no operations on bits")
 
     def _arithmetic(
         self, node: ast.AST, op: ast.operator, left: Kind, right: Kind, exponent: ast.expr
@@ -548,16 +554,19 @@ class _Checker:
         """Kind of `left op right`, by the rules of the language."""
         sign = _ARITHMETIC.get(type(op))
         if sign is None:
-            self._refuse(node, "the operators are + - * / // % **")
+            raise self._refusal(node, "the operators are + - * / // % **")
         if "bool" in (left, right):
-            self._refuse(node, f"{left} {sign} {right} has no meaning; use float(...), and, or")
+            raise self._refusal(
+                node, f"{left} {sign} {right} has no meaning; use float(...), and, or"
+            )
         if "vector" in (left, right):
             both = left == right == "vector"
             if (sign in "+-" and both) or sign == "*" or (sign == "/" and left == "vector"):
                 return "vector"
-            self._refuse(
+            raise self._refusal(
                 node,
-                f"{left} {sign} {right} has no meaning; vectors know v + v, v - v, v * v, v * x, v / x",
+                f"{left} {sign} {right} has no meaning; "
+                "vectors know v + v, v - v, v * v, v * x, v / x",
             )
         if sign == "/" or "float" in (left, right):
             return "float"
@@ -566,7 +575,7 @@ class _Checker:
             if low < 0 or low != high:
                 return "float"  # as Python does for a negative exponent; otherwise unknown
             if high > MAXIMUM_POWER:
-                self._refuse(
+                raise self._refusal(
                     node, f"a power above {MAXIMUM_POWER} does not fit into 64 bits; use floats"
                 )
         return "int"
@@ -602,57 +611,59 @@ class _Checker:
         for op, left, right in zip(node.ops, kinds, kinds[1:], strict=False):
             sign = _COMPARISONS.get(type(op))
             if sign is None:
-                self._refuse(node, "the comparisons are < <= > >= == !=")
+                raise self._refusal(node, "the comparisons are < <= > >= == !=")
             if "vector" in (left, right):
-                self._refuse(node, "vectors cannot be compared; compare components or lengths")
+                raise self._refusal(
+                    node, "vectors cannot be compared; compare components or lengths"
+                )
             if "bool" in (left, right) and (left != right or sign not in ("==", "!=")):
-                self._refuse(node, f"{left} {sign} {right} cannot be compared")
+                raise self._refusal(node, f"{left} {sign} {right} cannot be compared")
         return "bool"
 
     def _expect_bool(self, node: ast.expr) -> None:
         kind = self._kind(node)
         if kind != "bool":
             way_out = "compare lengths" if kind == "vector" else "write x != 0"
-            self._refuse(node, f"a condition is bool, but this is {kind}; {way_out}")
+            raise self._refusal(node, f"a condition is bool, but this is {kind}; {way_out}")
 
     def _common(self, node: ast.expr, left: Kind, right: Kind) -> Kind:
         if left == right:
             return left
         if {left, right} == {"int", "float"}:
             return "float"
-        self._refuse(node, f"both sides need one kind, but they are {left} and {right}")
+        raise self._refusal(node, f"both sides need one kind, but they are {left} and {right}")
 
     def _component(self, node: ast.Subscript) -> Kind:
         if not isinstance(node.value, ast.Name) or self._kind(node.value) != "vector":
-            self._refuse(node, "only a vector channel or variable has components")
+            raise self._refusal(node, "only a vector channel or variable has components")
         index = node.slice
         if isinstance(index, (ast.Slice, ast.Tuple)):
-            self._refuse(node, "a component is one of [0], [1], [2]")
+            raise self._refusal(node, "a component is one of [0], [1], [2]")
         kind = self._kind(index)
         low, high = self.bounds.get(index, (-1, -1))
         if kind != "int" or low < 0 or high > 2:
-            self._refuse(
+            raise self._refusal(
                 node, "a component is [0], [1], [2], or a loop variable that stays within 0..2"
             )
         return "float"
 
     def _call(self, node: ast.Call) -> Kind:
         if not isinstance(node.func, ast.Name):
-            self._refuse_construct(node.func)
+            raise self._refused_construct(node.func)
         function = FUNCTIONS.get(node.func.id)
         if function is None:
             if node.func.id == "range":
-                self._refuse(node, "range stands only in for i in range(...)")
+                raise self._refusal(node, "range stands only in for i in range(...)")
             name = node.func.id
-            self._refuse(
+            raise self._refusal(
                 node, f'unknown function "{name}"{did_you_mean(name, FUNCTIONS)}', show=False
             )
         if node.keywords:
-            self._refuse(node, f"arguments have no names here: {function.signature}")
+            raise self._refusal(node, f"arguments have no names here: {function.signature}")
         kinds = [self._kind(argument) for argument in node.args]
         wanted = len(function.arguments)
         if len(kinds) < wanted or (len(kinds) > wanted and not function.repeats):
-            self._refuse(node, f"{len(kinds)} arguments, but it is {function.signature}")
+            raise self._refusal(node, f"{len(kinds)} arguments, but it is {function.signature}")
         if function.name == "rand":
             self.reads.add("id")
         return self._call_kind(node, function, kinds)
@@ -668,7 +679,9 @@ class _Checker:
         for argument, kind in zip(node.args, kinds, strict=True):
             if kind not in allowed[function.takes]:
                 wanted = " or ".join(allowed[function.takes])
-                self._refuse(argument, f"{function.signature} takes {wanted}, but this is {kind}")
+                raise self._refusal(
+                    argument, f"{function.signature} takes {wanted}, but this is {kind}"
+                )
         if function.takes == "components" and "vector" in kinds:
             return "vector"
         if function.gives == "same":

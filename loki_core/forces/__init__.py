@@ -1,1 +1,1 @@
-"""TEMP"""
+"""Forces: Actions on single points, without neighbours."""

@@ -35,7 +35,7 @@ PERIOD = 4294967296.0  # lattice cells after which the noise repeats
 LAYER_STEP = np.uint64(0x9E3779B9)
 LAYER_0, LAYER_1, LAYER_2, LAYER_3 = np.uint64(0), np.uint64(1), np.uint64(2), np.uint64(3)
 
-# The edge directions of a cube are sqrt(2) long: this makes unit vectors of them, times 2 / sqrt(3).
+# Edge directions of a cube are sqrt(2) long: this makes unit vectors of them, times 2 / sqrt(3).
 GRADIENT_SCALE = math.sqrt(2.0 / 3.0)
 
 

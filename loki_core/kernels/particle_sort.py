@@ -25,7 +25,6 @@ from loki_core.kernels.bucket_hash import (
     bucket_slot,
     first_slot,
     insert_buckets,
-    pack_bucket,
     table_size,
     unpack_buckets,
 )
@@ -48,10 +47,13 @@ MAXIMUM_TOP_BITS = 12  # one bit more when the top digit is then the Bucket, the
 SHORT_RUN = 24  # longest run of one cell that insertion sort takes
 FIRST_TABLE = 4096  # Buckets that a block expects; its table grows when there are more
 PARTICLES_PER_BLOCK = 16384
-CHUNK = 512  # particles whose codes are computed together
-OUTSIDE = np.int32(-(1 << 31))  # marks a cell coordinate that does not exist
+CHUNK = 512  # particles whose cells are computed together
 
-HALF_RANGE = float(1 << CELL_BITS - 1)
+HALF_CELLS = np.int32(1 << CELL_BITS - 1)
+HALF_RANGE = float(HALF_CELLS)
+LAST_CELL = np.uint64((1 << CELL_BITS) - 1)
+NO_CELL = np.uint32(0xFFFF_FFFF)  # where a position has no cell
+NO_COORD = np.int32(-(1 << 31))
 
 Float = npt.NDArray[np.floating]
 Codes = npt.NDArray[np.uint64]
@@ -132,7 +134,8 @@ def sort_particles(
     permutation, descents = other.view(np.uint32)[:kept], other.view(np.uint32)[count:]
     identity = np.empty(len(begin) - 1, np.uint8)
     borders = block_borders(kept, len(identity))
-    finish_order(packed, borders, ids, permutation, descents, offsets, identity)
+    chunk_ids = np.empty((len(identity), CHUNK), np.int64)
+    finish_order(packed, borders, ids, chunk_ids, permutation, descents, offsets, identity)
     return SortedParticles(
         buckets.codes,
         buckets.coords,
@@ -156,7 +159,7 @@ def cell_coords_of(position: Float, bucket_size: float) -> npt.NDArray[np.int32]
     """Return the signed sort cell coordinates of each position [m], shape [n, 3]."""
     coords = np.empty((len(position), 3), np.int32)
     fill_cell_coords(position, 8.0 / bucket_size, coords)
-    _refuse_bad(position, bucket_size, np.flatnonzero(coords[:, 0] == OUTSIDE))
+    _refuse_bad(position, bucket_size, np.flatnonzero((coords == NO_COORD).any(axis=1)))
     return coords
 
 
@@ -194,8 +197,7 @@ def _classify(
     written = np.zeros(blocks, np.int64)
     progress = begin[:-1].copy()
     bad = np.full(blocks, -1, np.int64)
-    chunk_codes = np.empty((blocks, CHUNK), np.uint64)
-    chunk_cells, chunk_slots = np.empty((2, blocks, CHUNK), np.uint32)
+    cells = np.empty((blocks, 3 * CHUNK), np.uint32)
     while True:
         table_keys = np.full((blocks, size), EMPTY, np.uint64)
         table_rows = np.empty((blocks, size), np.int32)
@@ -203,9 +205,8 @@ def _classify(
             known = codes[block, : counts[block]]
             insert_buckets(known, table_keys[block], table_rows[block])
         classify_particles(
-            position, keep, 8.0 / bucket_size, begin, progress, written,
-            table_keys, table_rows, codes, counts, packed,
-            chunk_codes, chunk_cells, chunk_slots, bad,
+            position.reshape(-1), keep, 8.0 / bucket_size, begin, progress, written,
+            table_keys, table_rows, codes, counts, packed, cells, bad,
         )  # fmt: skip
         _refuse_bad(position, bucket_size, bad[bad >= 0])
         if (progress == begin[1:]).all():
@@ -290,55 +291,51 @@ def _refuse_bad(position: Float, bucket_size: float, bad: npt.NDArray[np.int64])
 
 
 @device
-def cell_of(position, row, cells_per_metre):
-    """(ok, x, y, z) of the sort cell; not ok for what has none. Tested before any cast."""
+def shifted_cell(coordinate, cells_per_metre):
+    """Sort cell along one axis plus 2^20, or NO_CELL; tested before the cast, without a branch."""
     # float64 whatever the storage is, so that both precisions agree on every border
-    x = np.floor(np.float64(position[row, 0]) * cells_per_metre)
-    y = np.floor(np.float64(position[row, 1]) * cells_per_metre)
-    z = np.floor(np.float64(position[row, 2]) * cells_per_metre)
-    # Each is false for NaN; `&`, because a branch here would stop vectorisation.
-    ok = (
-        ((x >= -HALF_RANGE) & (x < HALF_RANGE))
-        & ((y >= -HALF_RANGE) & (y < HALF_RANGE))
-        & ((z >= -HALF_RANGE) & (z < HALF_RANGE))
-    )
-    x = x if ok else 0.0
-    y = y if ok else 0.0
-    z = z if ok else 0.0
-    return ok, np.int32(x), np.int32(y), np.int32(z)
+    cell = np.floor(np.float64(coordinate) * cells_per_metre)
+    inside = (cell >= -HALF_RANGE) & (cell < HALF_RANGE)  # false for NaN
+    return np.uint32(np.int32(cell if inside else 0.0) + HALF_CELLS) if inside else NO_CELL
 
 
 @device
-def code_and_cell(position, row, cells_per_metre):
-    """Code of the Bucket (EMPTY for a bad position) and linear cell inside it."""
-    ok, x, y, z = cell_of(position, row, cells_per_metre)
-    code = pack_bucket(np.int64(x >> 3), np.int64(y >> 3), np.int64(z >> 3))
-    cell = np.uint32((x & 7) << 6 | (y & 7) << 3 | (z & 7))
-    return code if ok else EMPTY, cell
+def pack_cell(x, y, z):
+    """Code of the Bucket of a shifted cell."""
+    three = np.uint64(3)
+    return (x >> three) << np.uint64(36) | (y >> three) << np.uint64(18) | (z >> three)
+
+
+@device
+def cell_in_bucket(x, y, z):
+    """Linear cell inside the Bucket of a shifted cell."""
+    seven = np.uint64(7)
+    return (x & seven) << np.uint64(6) | (y & seven) << np.uint64(3) | (z & seven)
 
 
 @parallel_kernel
 def fill_bucket_codes(position, cells_per_metre, codes):
     """Fill the code of each position's Bucket; EMPTY marks a bad position."""
     for n in prange(position.shape[0]):
-        codes[n], cell = code_and_cell(position, n, cells_per_metre)
+        x = np.uint64(shifted_cell(position[n, 0], cells_per_metre))
+        y = np.uint64(shifted_cell(position[n, 1], cells_per_metre))
+        z = np.uint64(shifted_cell(position[n, 2], cells_per_metre))
+        codes[n] = pack_cell(x, y, z) if (x | y | z) <= np.uint64(LAST_CELL) else EMPTY
 
 
 @parallel_kernel
 def fill_cell_coords(position, cells_per_metre, coords):
-    """Fill the coordinates of each position's sort cell; OUTSIDE marks a bad position."""
+    """Fill the coordinates of each position's sort cell; NO_COORD marks what has none."""
     for n in prange(position.shape[0]):
-        ok, x, y, z = cell_of(position, n, cells_per_metre)
-        coords[n, 0] = x if ok else OUTSIDE
-        coords[n, 1] = y
-        coords[n, 2] = z
+        for axis in range(3):
+            cell = shifted_cell(position[n, axis], cells_per_metre)
+            coords[n, axis] = np.int32(cell) - HALF_CELLS if cell != NO_CELL else NO_COORD
 
 
 @parallel_kernel
 def classify_particles(
-    position, keep, cells_per_metre, begin, progress, written,
-    table_keys, table_rows, codes, counts, packed,
-    chunk_codes, chunk_cells, chunk_slots, bad,
+    coordinates, keep, cells_per_metre, begin, progress, written,
+    table_keys, table_rows, codes, counts, packed, cells, bad,
 ):  # fmt: skip
     """Write (Bucket's number in the block, cell, particle) of each kept particle.
 
@@ -347,17 +344,17 @@ def classify_particles(
     """
     for block in prange(begin.shape[0] - 1):
         progress[block], written[block], counts[block], bad[block] = classify_block(
-            position, keep, cells_per_metre, begin[block], begin[block + 1],
+            coordinates, keep, cells_per_metre, begin[block], begin[block + 1],
             progress[block], written[block],
-            table_keys[block], table_rows[block], codes[block], counts[block], packed,
-            chunk_codes[block], chunk_cells[block], chunk_slots[block],
+            table_keys[block], table_rows[block], codes[block], counts[block],
+            packed, cells[block],
         )  # fmt: skip
 
 
 @device
 def classify_block(
-    position, keep, cells_per_metre, begin, end, n, written,
-    table_keys, table_rows, codes, count, packed, chunk_code, chunk_cell, chunk_slot,
+    coordinates, keep, cells_per_metre, begin, end, n, written,
+    table_keys, table_rows, codes, count, packed, cells,
 ):  # fmt: skip
     """Classify particles from n on; return (next particle, written, Buckets, bad particle).
 
@@ -365,30 +362,34 @@ def classify_block(
     """
     mask = np.uint64(table_keys.shape[0] - 1)
     place = np.uint64(begin + written)
+    chunk = cells.shape[0] // 3
     while n < end:
-        size = min(chunk_code.shape[0], end - n)
-        for c in range(size):
-            code, cell = code_and_cell(position, np.uint64(n + c), cells_per_metre)
-            chunk_code[c] = code
-            chunk_cell[c] = cell
-            chunk_slot[c] = first_slot(code, mask)
+        size = min(chunk, end - n)
+        for c in range(3 * size):
+            cells[c] = shifted_cell(coordinates[np.uint64(3 * n + c)], cells_per_metre)
         for c in range(size):
             if keep.shape[0] > 0 and keep[np.uint64(n + c)] == 0:
                 continue
-            code = chunk_code[c]
-            slot = np.uint64(chunk_slot[c])
-            if table_keys[slot] != code or code == EMPTY:
-                if code == EMPTY:
-                    return n + c, np.int64(place) - begin, count, n + c
-                slot = bucket_slot(table_keys, code)
-                if table_keys[slot] == EMPTY:
+            x = np.uint64(cells[np.uint64(3 * c)])
+            y = np.uint64(cells[np.uint64(3 * c + 1)])
+            z = np.uint64(cells[np.uint64(3 * c + 2)])
+            if (x | y | z) > np.uint64(LAST_CELL):
+                return n + c, np.int64(place) - begin, count, n + c
+            code = pack_cell(x, y, z)
+            slot = first_slot(code, mask)
+            found = table_keys[slot]
+            while found != code:  # `bucket_slot`, written out: LLVM keeps this one in registers
+                if found == EMPTY:
                     if count == codes.shape[0]:
                         return n + c, np.int64(place) - begin, count, np.int64(-1)
                     table_keys[slot] = code
                     table_rows[slot] = count
                     codes[count] = code
                     count += 1
-            number = np.uint64(table_rows[slot]) << np.uint64(9) | np.uint64(chunk_cell[c])
+                    break
+                slot = (slot + np.uint64(1)) & mask
+                found = table_keys[slot]
+            number = np.uint64(table_rows[slot]) << np.uint64(9) | cell_in_bucket(x, y, z)
             packed[place] = number << np.uint64(32) | np.uint64(n + c)
             place += np.uint64(1)
         n += size
@@ -507,7 +508,7 @@ def scatter_block(source, shift, mask, places, target):
 
 
 @parallel_kernel
-def finish_order(entries, borders, ids, permutation, descents, offsets, identity):
+def finish_order(entries, borders, ids, chunk_ids, permutation, descents, offsets, identity):
     """Order the particles of one cell by id; write the permutation and the Buckets' offsets.
 
     A run of one cell belongs to the block in which it begins.
@@ -523,31 +524,55 @@ def finish_order(entries, borders, ids, permutation, descents, offsets, identity
         while first < stop and stop < total and entries[stop] >> high == entries[stop - one] >> high:
             stop += one
         if first < stop:
-            found = find_descents(entries, first, stop, ids, descents, offsets)
+            found = bubble_once(
+                entries, first, stop, ids, chunk_ids[block], descents, offsets
+            )
             sort_runs(entries, first, stop, ids, descents[first:found])
         identity[block] = extract_particles(entries, first, stop, permutation)
 
 
 @device
-def find_descents(entries, first, stop, ids, descents, offsets):
-    """List where an id is below its predecessor's in the same cell; return the list's end.
+def bubble_once(entries, first, stop, ids, chunk_ids, descents, offsets):
+    """Move the larger id behind its neighbour, once along each run; return the list's end.
 
-    The list is filled without branches, which would be mispredicted half of the time. On the way,
-    note where each Bucket begins.
+    That puts runs of two in order, and they are most runs. Where an id is still below its
+    predecessor's goes to the list `descents`. No branch depends on an id, because it would be
+    mispredicted half of the time; and ids are fetched for a whole chunk, because a short loop
+    keeps more of those scattered reads in flight. On the way, note where each Bucket begins.
     """
+    one = np.uint64(1)
     found = first
-    previous = entries[first - np.uint64(1)] if first > 0 else EMPTY
-    previous_id = np.int64(0)
-    for p in range(first, stop):
-        entry = entries[p]
-        entry_id = ids[entry & np.uint64(0xFFFF_FFFF)]
-        descents[found] = p
-        same_cell = (entry ^ previous) >> np.uint64(32) == 0
-        found += np.uint64(same_cell & (entry_id < previous_id))
-        if (entry ^ previous) >> np.uint64(41) != 0:
-            offsets[entry >> np.uint64(41)] = p
-        previous = entry
-        previous_id = entry_id
+    carried = entries[first]
+    carried_id = ids[carried & np.uint64(0xFFFF_FFFF)]
+    left = entries[first - one] if first > 0 else EMPTY  # what stands before the carried one
+    left_id = np.int64(0)
+    if (carried ^ left) >> np.uint64(41) != 0:
+        offsets[carried >> np.uint64(41)] = first
+    chunk = first + one
+    while chunk < stop:
+        size = min(np.uint64(chunk_ids.shape[0]), stop - chunk)
+        for c in range(size):
+            chunk_ids[c] = ids[entries[chunk + c] & np.uint64(0xFFFF_FFFF)]
+        for c in range(size):
+            p = chunk + c
+            entry = entries[p]
+            entry_id = chunk_ids[c]
+            change = entry ^ carried
+            if change >> np.uint64(41) != 0:
+                offsets[entry >> np.uint64(41)] = p
+            swap = (change >> np.uint64(32) == 0) & (entry_id < carried_id)
+            settled = entry if swap else carried
+            settled_id = entry_id if swap else carried_id
+            carried = carried if swap else entry
+            carried_id = carried_id if swap else entry_id
+            entries[p - one] = settled
+            descents[found] = p - one
+            same_cell = (settled ^ left) >> np.uint64(32) == 0
+            found += np.uint64(same_cell & (settled_id < left_id))
+            left = settled
+            left_id = settled_id
+        chunk += size
+    entries[stop - one] = carried  # the largest id of its run
     return found
 
 

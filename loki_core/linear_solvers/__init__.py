@@ -1,1 +1,1 @@
-"""TEMP"""
+"""Linear solvers: one interface, on one rank or many."""

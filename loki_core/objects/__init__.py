@@ -1,1 +1,1 @@
-"""TEMP"""
+"""Objects: what is simulated."""

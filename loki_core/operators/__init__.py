@@ -1,1 +1,1 @@
-"""TEMP"""
+"""Operators: Actions that are neither Forces nor Constraints."""

@@ -59,8 +59,6 @@ def build_schedule(groups: Iterable[tuple[str, Iterable[TaskOwner], Iterable[Tas
                         ScheduledTask(one, owner, group, kind, statistics)
                     )
     for stage, tasks in schedule.items():
-        # A stable sort keeps Group, class and path order, and puts Objects before Actions.
-        tasks.sort(key=lambda scheduled: scheduled.kind != "object")
         _refuse_conflicts(stage, tasks)
     return schedule
 

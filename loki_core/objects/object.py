@@ -1,0 +1,168 @@
+"""Object: something in space that is simulated forward in time.
+
+An Object keeps its own state consistent: it ingests its input, advances its data, and says what it looks like. Its data
+are Particle Systems and Discrete Volumes; what acts on it, Forces, Constraints and Operators, sees only those.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from loki_core.behavior import Behavior
+from loki_core.data.accessors import ChannelData
+from loki_core.data.grid_domain import GridDomain
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.pipeline.task import TaskOwner
+from loki_core.solver_setup import SolverSettings
+from loki_core.sparse_parameters import Resolved, channel_names, resolve
+
+#: Stored cost model of the load balance: what one element costs relative to one voxel. Measured once
+#: (docs/concepts/distribution.md) and kept fixed, so that partitions are reproducible.
+PARTICLE_COST = 2.0
+
+
+@dataclass
+class Scope:
+    """What a Behavior sees when it creates its Objects and Actions.
+
+    Attributes:
+        path: Place of the Behavior in the tree.
+        objects: Objects in its Group and below (for Actions), in canonical order.
+        inputs: Streams by name, as they are at the current time.
+        domain: The Grid Domain of the Solver Setup.
+        settings: Settings of the Solver Setup.
+    """
+
+    path: str
+    objects: list[Any]
+    inputs: Mapping[str, Any]
+    domain: GridDomain
+    settings: SolverSettings
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of bulk particles and voxels."""
+        return np.dtype(np.float32 if self.settings.precision == "single" else np.float64)
+
+
+@dataclass
+class Object(TaskOwner):
+    """Base of all Objects.
+
+    Attributes:
+        behavior: The declaration, with keyframes.
+        settings: The declaration with the values of the current time.
+        details: Channels of the whole Object, from its input stream.
+    """
+
+    behavior: Any
+    scope: Scope
+    settings: Any = None
+    details: dict[str, NDArray[Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.settings = self.behavior
+        self.path = self.scope.path
+        self.time = 0.0
+
+    @property
+    def label(self) -> str:
+        """What messages call the Object."""
+        return self.path
+
+    def update(self, settings: Behavior, time: float) -> None:
+        """Take the parameter values of the current time [s]."""
+        self.settings = settings
+        self.time = time
+
+    def update_input(self, inputs: Mapping[str, Any]) -> None:
+        """Take the input streams of the current frame."""
+        self.scope.inputs = inputs
+
+    def ingest(self) -> None:
+        """Build the start state from the input streams. Collective."""
+
+    def output(self) -> Any:
+        """This rank's part of what the Object looks like now, as a stream in world space."""
+        raise NotImplementedError(f"{type(self).__name__} has no output")
+
+    def check_state(self) -> str | None:
+        """What is wrong with the state on this rank, or None: non-finite or implausible values."""
+        return None
+
+    def time_step_limit(self) -> float:
+        """Longest substep that the Object allows on this rank [s]."""
+        return np.inf
+
+    def newton_change(self) -> float:
+        """Size of the last Newton correction relative to the tolerance's scale, on this rank."""
+        return 0.0
+
+    def count(self) -> int:
+        """Elements on this rank, for progress reports."""
+        return 0
+
+    # -- sparse parameters -----------------------------------------------------------------
+
+    def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
+        """Channels that may override parameters per vertex: the user's own."""
+        return {}
+
+    def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
+        """A parameter as kernels read it, for every vertex of this Object."""
+        vertices = self.vertex_channels()
+        count = next((len(array) for array in vertices.values()), 0)
+        return resolve(
+            behavior,
+            name,
+            behavior_label=label,
+            channels={"detail": self.details, "vertex": vertices},
+            counts={"vertex": count, "primitive": 0},
+            time=self.time,
+            dtype=dtype,
+            frames_per_second=self.scope.settings.frames_per_second,
+            start_frame=self.scope.settings.start_frame,
+        )
+
+    def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
+        """Vertex channels of this Object that override a parameter of the Behavior."""
+        present = self.vertex_channels()
+        names = [
+            candidate
+            for name, declared in behavior.parameters().items()
+            if declared.varies == "vertex"
+            for own in channel_names(type(behavior), name)
+            for candidate in (own, f"{own}_scale")
+        ]
+        return tuple(name for name in dict.fromkeys(names) if name in present)
+
+    # -- load balance ----------------------------------------------------------------------
+
+    def bucket_weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
+        """Keys and cost of the Buckets that the Object has here, for the load balance."""
+        keys, weights = [np.empty(0, np.uint64)], [np.empty(0)]
+        for holder in self.data.values():
+            keys.append(holder.buckets.keys)
+            weights.append(_cost(holder))
+        return np.concatenate(keys), np.concatenate(weights)
+
+    def redistribute(self) -> None:
+        """Move data to the owners that the domain's cuts name now. Collective."""
+        for holder in self.data.values():
+            if isinstance(holder, ParticleSystem):
+                holder.rebucketize()
+            else:
+                holder.rebalance()  # type: ignore[attr-defined]
+
+
+def _cost(holder: ChannelData) -> NDArray[np.float64]:
+    if isinstance(holder, ParticleSystem):
+        counts = np.diff(holder.offsets)[: holder.buckets.local_count]
+        return PARTICLE_COST * counts.astype(np.float64) + 1.0
+    voxels = max((c.resolution**3 for c in holder.channels.values()), default=0)
+    return np.full(holder.buckets.local_count, float(voxels) + 1.0)

@@ -1,0 +1,105 @@
+"""Particle sources: where new particles appear on a stream, and with what velocity.
+
+Points are chosen evenly; places on a Surface by area, on Curves and Wireframes by length. A place is a pure function of the
+particle's random numbers, so it depends on neither threads nor ranks.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.mesh import Mesh
+from loki_core.data.surface import Surface
+from loki_core.errors import InputError
+
+#: Random numbers that a place takes.
+UNIFORMS_PER_PLACE = 3
+
+
+class Places(NamedTuple):
+    """World positions [n, 3] m, unit normals [n, 3] (zero without a surface), velocities [n, 3] m/s."""
+
+    position: NDArray[np.float64]
+    normal: NDArray[np.float64]
+    velocity: NDArray[np.float64]
+
+
+def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Places:
+    """Choose a place for each row of uniforms [n, 3].
+
+    Args:
+        source: Points, Curves, Wireframe or Surface.
+        label: Who emits, for messages.
+    """
+    if not isinstance(source, Mesh):
+        raise InputError(f"{label}: cannot emit from a {type(source).__name__}; give points or a mesh")
+    if source.point_count == 0:
+        raise InputError(f"{label}: the source stream has no points to emit from")
+    corners = _simplices(source)
+    chosen, weights = _choose(source, corners, uniforms, label)
+    position = _mix(np.asarray(source.positions, dtype=np.float64), chosen, weights)
+    velocity = np.zeros_like(position)
+    if "velocity" in source.channels["point"]:
+        given = np.asarray(source.channels["point"]["velocity"], dtype=np.float64)
+        velocity = _mix(given, chosen, weights)
+    normal = np.zeros_like(position)
+    if corners.shape[1] == 3:
+        normal = _normals(np.asarray(source.positions, dtype=np.float64), chosen)
+    return Places(position, normal, velocity)
+
+
+def _simplices(source: Mesh) -> NDArray[np.int64]:
+    """Points, edges or triangles of the source, shape [count, 1, 2 or 3]."""
+    if isinstance(source, Surface):
+        return np.asarray(source.triangles(), dtype=np.int64)
+    edges = np.asarray(source.edges(), dtype=np.int64)
+    if len(edges):
+        return edges
+    return np.arange(source.point_count, dtype=np.int64)[:, None]
+
+
+def _choose(
+    source: Mesh, corners: NDArray[np.int64], uniforms: NDArray[np.float64], label: str
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Corners [n, k] and barycentric weights [n, k] of a place in each row."""
+    position = np.asarray(source.positions, dtype=np.float64)
+    size = corners.shape[1]
+    if size == 1:
+        rows = np.minimum((uniforms[:, 0] * len(corners)).astype(np.int64), len(corners) - 1)
+        return corners[rows], np.ones((len(uniforms), 1))
+    edge = position[corners[:, 1]] - position[corners[:, 0]]
+    if size == 2:
+        measure = np.linalg.norm(edge, axis=1)
+    else:
+        other = position[corners[:, 2]] - position[corners[:, 0]]
+        measure = 0.5 * np.linalg.norm(np.cross(edge, other), axis=1)
+    ends = np.cumsum(measure)
+    if not ends[-1] > 0.0:
+        raise InputError(f"{label}: the source stream has no length or area to emit from")
+    rows = np.searchsorted(ends, uniforms[:, 0] * ends[-1], side="right")
+    rows = np.minimum(rows, len(corners) - 1)
+    if size == 2:
+        weights = np.stack((1.0 - uniforms[:, 1], uniforms[:, 1]), axis=1)
+    else:  # the square root makes the places even over the triangle
+        root = np.sqrt(uniforms[:, 1])
+        weights = np.stack(
+            (1.0 - root, root * (1.0 - uniforms[:, 2]), root * uniforms[:, 2]), axis=1
+        )
+    return corners[rows], weights
+
+
+def _mix(
+    values: NDArray[np.float64], corners: NDArray[np.int64], weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    return np.einsum("nk,nkc->nc", weights, values[corners])
+
+
+def _normals(position: NDArray[np.float64], corners: NDArray[np.int64]) -> NDArray[np.float64]:
+    first = position[corners[:, 1]] - position[corners[:, 0]]
+    second = position[corners[:, 2]] - position[corners[:, 0]]
+    normal = np.cross(first, second)
+    length = np.linalg.norm(normal, axis=1, keepdims=True)
+    return np.divide(normal, length, out=np.zeros_like(normal), where=length > 0.0)

@@ -1,0 +1,445 @@
+"""Particle Object: particles without neighbours. Forces move them; they are emitted, age and die.
+
+A substep is backward Euler on each particle's own 3x3 system (kernels/lagrangian_step), so implicit Forces such as drag are
+stable at any stiffness. The mass of a particle is its density times the volume of a ball of its radius.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.points import Points
+from loki_core.errors import InputError
+from loki_core.kernels.emission import fill_uniforms
+from loki_core.kernels.lagrangian_step import (
+    begin_step,
+    first_bad_row,
+    keep_in_box,
+    largest_speed,
+    move_iterate,
+    solve_explicit,
+    solve_implicit,
+)
+from loki_core.kernels.random import random_key
+from loki_core.objects.object import Object, Scope
+from loki_core.objects.particle_source import UNIFORMS_PER_PLACE, places_on
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+BALL = 4.0 / 3.0 * np.pi
+#: Channels that the Object makes itself; all others are the user's and pass through.
+OWN_CHANNELS = (
+    "id",
+    "position",
+    "velocity",
+    "mass",
+    "radius",
+    "age",
+    "lifetime",
+    "alive",
+    "force",
+    "jacobian",
+    "start_velocity",
+    "change",
+)
+OUTPUT_CHANNELS = ("id", "velocity", "mass", "radius", "age")
+
+
+class ParticleObject(Behavior, kind="object"):
+    """Simulate points as particles, and emit new ones from a source."""
+
+    input: str | None = parameter(
+        None, kind="stream", doc="Stream whose points are there from the start, with all channels."
+    )
+    source: str | None = parameter(
+        None, kind="stream", doc="Points or mesh that new particles are emitted from."
+    )
+    rate: float = parameter(
+        0.0, unit="1/s", minimum=0.0, varies="object", doc="Particles emitted in a second."
+    )
+    velocity: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0), unit="m/s", doc="Start velocity of emitted particles."
+    )
+    normal_speed: float = parameter(
+        0.0, unit="m/s", doc="Start speed along the source's normals, added to the velocity."
+    )
+    velocity_spread: float = parameter(
+        0.0, unit="m/s", minimum=0.0, doc="Largest random speed in any direction, added too."
+    )
+    inherit_velocity: float = parameter(
+        1.0, doc="How much of the source's own velocity channel is added."
+    )
+    lifetime: float | None = parameter(
+        None, unit="s", minimum=0.0, doc="Age at which particles die; none lives for ever."
+    )
+    lifetime_variation: float = parameter(
+        0.0, minimum=0.0, maximum=1.0, doc="Part by which lifetimes are shortened at random."
+    )
+    radius: float = parameter(
+        0.005, unit="m", minimum=1e-9, varies="vertex", channel="radius", doc="Radius of a particle."
+    )
+    density: float = parameter(
+        1000.0,
+        unit="kg/m^3",
+        minimum=1e-9,
+        varies="vertex",
+        channel="density",
+        doc="Mass of a particle over the volume of its ball.",
+    )
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object, if there is anything to simulate."""
+        if self.input is None and self.source is None:
+            return []
+        return [Particles(self, scope)]
+
+
+class Particles(Object):
+    """The particles of one Particle Object."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dtype = self.scope.dtype
+        self.particles = ParticleSystem(self.scope.domain, name=self.path, dtype=dtype)
+        for name, shape, default in (
+            ("velocity", (3,), 0.0),
+            ("mass", (), 1.0),
+            ("radius", (), 1.0),
+            ("age", (), 0.0),
+            ("lifetime", (), np.inf),
+            ("force", (3,), 0.0),
+            ("start_velocity", (3,), 0.0),
+            ("change", (3,), 0.0),
+        ):
+            self.particles.add_channel(name, dtype, shape, default=default)
+        self.particles.add_channel("alive", np.bool_, default=True)
+        self.emission_debt = 0.0  # part of the next particle that is due
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.particles}
+
+    def need_jacobian(self) -> None:
+        """Make room for Jacobians; called by implicit Forces."""
+        self.particles.add_channel("jacobian", self.scope.dtype, (3, 3))
+
+    @property
+    def is_implicit(self) -> bool:
+        """Whether any Force brings a Jacobian."""
+        return "jacobian" in self.particles.channels
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add the Jacobian to the Tasks that clear and use it."""
+        if self.is_implicit and name == "reset_forces":
+            declaration = replace(declaration, writes=(*declaration.writes, "particles.jacobian"))
+        if self.is_implicit and name == "solve":
+            declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
+        return stage, declaration
+
+    def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
+        return {
+            name: self.particles.local(name)
+            for name in self.particles.channels
+            if name not in OWN_CHANNELS
+        }
+
+    # -- start -----------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Take the input stream's points, each rank an equal share; they find their ranks at once."""
+        if self.behavior.input is None:
+            self.particles.rebucketize()
+            return
+        stream = self.scope.inputs[self.behavior.input]
+        label = f'{self.path}: input "{self.behavior.input}"'
+        if not hasattr(stream, "positions"):
+            raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
+        self.details = dict(stream.channels["detail"].items())
+        self._add_user_channels(stream, label)
+        count, comm = stream.point_count, self.scope.domain.comm
+        rows = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
+        values = {
+            name: array[rows]
+            for name, array in stream.channels["point"].items()
+            if name not in ("id", "position")
+        }
+        dtype = self.scope.dtype
+        values["position"] = self.scope.domain.to_relative(stream.positions[rows]).astype(dtype)
+        values["radius"] = self._per_point("radius", stream, rows, label)
+        if "mass" not in values:
+            density = self._per_point("density", stream, rows, label)
+            values["mass"] = BALL * values["radius"].astype(np.float64) ** 3 * density
+        if "lifetime" not in values and self.settings.lifetime is not None:
+            values["lifetime"] = np.full(rows.stop - rows.start, self.settings.lifetime)
+        values = {n: v for n, v in values.items() if n in self.particles.channels}
+        first = self.particles.reserve_ids(count)
+        ids = np.arange(first + rows.start, first + rows.stop, dtype=np.int64)
+        self.particles.append(values, ids=ids)
+        self.particles.rebucketize()
+
+    def _add_user_channels(self, stream: Any, label: str) -> None:
+        for name, array in stream.channels["point"].items():
+            if name in OWN_CHANNELS:
+                expected = self.particles.channels.get(name)
+                if expected is not None and array.shape[1:] != expected.shape:
+                    raise InputError(
+                        f'{label}: channel "{name}" has {list(array.shape[1:])} values a point, '
+                        f"expected {list(expected.shape)}"
+                    )
+                if name == "mass" and not np.all(array > 0.0):
+                    row = int(np.argmin(array > 0.0))
+                    raise InputError(f"{label}: mass[{row}] = {array[row]} kg must be positive")
+            else:
+                self.particles.add_channel(name, array.dtype, array.shape[1:])
+
+    def _per_point(self, name: str, stream: Any, rows: slice, label: str) -> NDArray[Any]:
+        """A sparse parameter for each point of the input stream."""
+        from loki_core.sparse_parameters import resolve
+
+        values, step = resolve(
+            self.behavior,
+            name,
+            behavior_label=label,
+            channels={"detail": self.details, "vertex": dict(stream.channels["point"].items())},
+            counts={"vertex": stream.point_count, "primitive": 0},
+            dtype=self.scope.dtype,
+        )
+        if step:
+            return values[rows]
+        return np.full(rows.stop - rows.start, values[0], self.scope.dtype)
+
+    # -- emission --------------------------------------------------------------------------
+
+    @task(Stage.EMIT, layout=("particles",))
+    def emit(self, access: Access, step: Step) -> None:
+        """Emit what is due in this substep, evenly spread over it."""
+        settings = self.settings
+        if settings.source is None or settings.rate == 0.0:
+            return
+        self.emission_debt += float(settings.rate) * step.dt
+        count = int(self.emission_debt)
+        self.emission_debt -= count
+        if count == 0:
+            return
+        particles, comm = self.particles, self.scope.domain.comm
+        first = particles.reserve_ids(count)
+        mine = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
+        numbers = np.arange(mine.start, mine.stop)
+        ids = (first + numbers).astype(np.int64)
+        uniforms = np.empty((len(ids), UNIFORMS_PER_PLACE + 4))
+        fill_uniforms(random_key(step.seed, zlib.crc32(self.path.encode())), ids, uniforms)
+        self._append_emitted(ids, uniforms, age=step.dt * (1.0 - (numbers + 0.5) / count))
+
+    def _append_emitted(
+        self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]
+    ) -> None:
+        settings, dtype = self.settings, self.scope.dtype
+        source = self.scope.inputs[settings.source]
+        places = places_on(source, uniforms[:, :UNIFORMS_PER_PLACE], label=self.path)
+        velocity = (
+            np.asarray(settings.velocity)
+            + settings.normal_speed * places.normal
+            + settings.inherit_velocity * places.velocity
+            + settings.velocity_spread * _in_ball(uniforms[:, UNIFORMS_PER_PLACE:-1])
+        )
+        position = self.scope.domain.to_relative(places.position) + velocity * age[:, None]
+        radius = np.full(len(ids), float(settings.radius))
+        values: dict[str, NDArray[Any]] = {
+            "position": position.astype(dtype),
+            "velocity": velocity,
+            "radius": radius,
+            "mass": BALL * radius**3 * float(settings.density),
+            "age": age,
+        }
+        if settings.lifetime is not None:
+            shorter = settings.lifetime_variation * uniforms[:, -1]
+            values["lifetime"] = settings.lifetime * (1.0 - shorter)
+        self.particles.append(values, ids=ids)
+
+    @task(Stage.REBUCKET, layout=("particles",))
+    def rebucket(self, access: Access, step: Step) -> None:
+        """Sort by Bucket, move particles to their ranks, drop dead ones."""
+        self.particles.rebucketize()
+
+    # -- the step --------------------------------------------------------------------------
+
+    @task(
+        Stage.RESET_ACCUMULATORS,
+        reads=("particles.velocity",),
+        writes=("particles.start_velocity", "particles.position"),
+    )
+    def begin(self, access: Access, step: Step) -> None:
+        """Keep the start velocity and guess the end position."""
+        begin_step(
+            access["particles.velocity"],
+            step.dt,
+            access["particles.start_velocity"],
+            access["particles.position"],
+        )
+
+    @task(Stage.RESET_FORCES, writes=("particles.force",))
+    def reset_forces(self, access: Access, step: Step) -> None:
+        """Clear forces and Jacobians."""
+        access["particles.force"][:] = 0.0
+        if self.is_implicit:
+            access["particles.jacobian"][:] = 0.0
+
+    @task(
+        Stage.SOLVE_SOLIDS,
+        reads=("particles.mass", "particles.force", "particles.start_velocity"),
+        writes=("particles.velocity", "particles.change"),
+    )
+    def solve(self, access: Access, step: Step) -> None:
+        """Correct velocities by one Newton step."""
+        mass, force = access["particles.mass"], access["particles.force"]
+        start, velocity = access["particles.start_velocity"], access["particles.velocity"]
+        change = access["particles.change"]
+        if self.is_implicit:
+            jacobian = access["particles.jacobian"]
+            solve_implicit(mass, force, jacobian, start, step.dt, velocity, change)
+        else:
+            solve_explicit(mass, force, start, step.dt, velocity, change)
+
+    @task(Stage.MOVE_ITERATE, reads=("particles.change",), writes=("particles.position",))
+    def move(self, access: Access, step: Step) -> None:
+        """Let positions follow the corrected velocities."""
+        move_iterate(access["particles.change"], step.dt, access["particles.position"])
+
+    @task(
+        Stage.MOVE_PARTICLES,
+        writes=(
+            "particles.position",
+            "particles.velocity",
+            "particles.age",
+            "particles.alive",
+        ),
+    )
+    def age_and_keep_in_box(self, access: Access, step: Step) -> None:
+        """Let particles age, stop them at walls, let them leave through open sides."""
+        access["particles.age"][:] += access["particles.age"].dtype.type(step.dt)
+        domain = self.scope.domain
+        if np.all(np.isinf(domain.lower)) and np.all(np.isinf(domain.upper)):
+            return
+        codes = {"wall": 1, "periodic": 2}
+        sides = np.array([codes.get(c.kind, 0) for c in domain.boundaries], dtype=np.uint8)
+        keep_in_box(
+            access["particles.position"],
+            access["particles.velocity"],
+            domain.relative_lower,
+            domain.relative_upper,
+            np.ascontiguousarray(sides[0::2]),
+            np.ascontiguousarray(sides[1::2]),
+            access["particles.alive"],
+        )
+
+    @task(
+        Stage.REMOVE_DEAD,
+        reads=("particles.age", "particles.lifetime", "particles.alive"),
+        layout=("particles",),
+    )
+    def remove_dead(self, access: Access, step: Step) -> None:
+        """Mask particles that are too old or were killed."""
+        too_old = access["particles.age"] >= access["particles.lifetime"]
+        dead = too_old | ~access["particles.alive"]
+        if np.any(dead):
+            self.particles.remove(dead)
+
+    # -- what others ask -------------------------------------------------------------------
+
+    def check_state(self) -> str | None:
+        kept = self.particles.kept()
+        position, velocity = self.particles.local("position"), self.particles.local("velocity")
+        maximum = float(self.scope.settings.maximum_speed)
+        row = int(first_bad_row(position[kept], velocity[kept], maximum))
+        if row < 0:
+            return None
+        particle = int(self.particles.local("id")[kept][row])
+        return (
+            f"particle id {particle} has position {position[kept][row].tolist()} m and velocity "
+            f"{velocity[kept][row].tolist()} m/s, beyond maximum_speed = {maximum:g} m/s or not finite"
+        )
+
+    def time_step_limit(self) -> float:
+        """Particles cross at most `courant_number` Buckets in a substep."""
+        speed = float(largest_speed(self.particles.local("velocity")))
+        if not speed > 0.0:
+            return np.inf
+        return float(self.scope.settings.courant_number) * self.scope.domain.bucket_size / speed
+
+    def newton_change(self) -> float:
+        speed = float(largest_speed(self.particles.local("velocity")))
+        change = float(largest_speed(self.particles.local("change")))
+        return change / speed if speed > 0.0 else change
+
+    def count(self) -> int:
+        kept = self.particles.kept()
+        return self.particles.count if isinstance(kept, slice) else int(np.count_nonzero(kept))
+
+    def output(self) -> Points:
+        """Positions, velocities, ids and the user's channels, in world space."""
+        kept = self.particles.kept()
+        domain = self.scope.domain
+        position = self.particles.local("position")[kept]
+        # World positions keep the storage precision unless the origin needs more digits.
+        world = domain.to_world(position) if np.any(domain.origin) else position.copy()
+        points = Points(world)
+        for name in (*OUTPUT_CHANNELS, *self.vertex_channels()):
+            points.set_channel("point", name, self.particles.local(name)[kept].copy())
+        for name, array in self.details.items():
+            points.set_channel("detail", name, array)
+        return points
+
+    def read(self, channel: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Ids and values of this rank's particles; positions in world space."""
+        kept = self.particles.kept()
+        values = self.particles.local(channel)[kept]
+        if channel == "position":
+            values = self.scope.domain.to_world(values)
+        return self.particles.local("id")[kept], values
+
+    def write(self, channel: str, values: NDArray[Any]) -> None:
+        """Set a channel from an array over all particles, ordered by id; positions in world space."""
+        comm = self.scope.domain.comm
+        ids = np.sort(np.concatenate(comm.all_gather(self.particles.local("id").copy())))
+        values = np.asarray(values)
+        if channel not in self.particles.channels:
+            self.particles.add_channel(channel, values.dtype, values.shape[1:])
+        expected = (len(ids), *self.particles.channel(channel).shape)
+        if values.shape != expected:
+            raise InputError(f"{self.path}.{channel}: shape {values.shape} given, {expected} expected")
+        rows = np.searchsorted(ids, self.particles.local("id"))
+        mine = values[rows]
+        if channel == "position":
+            mine = self.scope.domain.to_relative(mine)
+        self.particles.local(channel)[:] = mine
+        self.particles.mark_written(channel)
+        if channel == "position":
+            self.particles.rebucketize()
+
+    def state(self) -> dict[str, Any]:
+        return {"emission_debt": self.emission_debt}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.emission_debt = float(state["emission_debt"])
+
+
+def _in_ball(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Vectors evenly distributed in the unit ball, from uniforms [n, 3]."""
+    radius = np.cbrt(uniforms[:, 0])
+    height = 2.0 * uniforms[:, 1] - 1.0
+    ring = np.sqrt(np.maximum(0.0, 1.0 - height * height))
+    angle = 2.0 * np.pi * uniforms[:, 2]
+    return radius[:, None] * np.stack(
+        (ring * np.cos(angle), height, ring * np.sin(angle)), axis=1
+    )

@@ -1,0 +1,400 @@
+"""Solver: a Solver Setup brought to life on this rank.
+
+    solver = Solver(setup, {"seeds": Points(positions)})
+    solver.run(48)
+    positions = solver.read("Sparks/ParticleObject", "position")
+
+It creates the Grid Domain, the Objects and the Actions, builds the schedule, and drives the timeline. It knows no file and
+no socket: whoever wants frames on disk adds an observer and asks for `output`, `state` or `statistics`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior
+from loki_core.data.grid_domain import BoundaryCondition, GridDomain
+from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError, did_you_mean
+from loki_core.objects.object import Object, Scope
+from loki_core.parallel.comm import Communicator, world
+from loki_core.pipeline.action import Action
+from loki_core.pipeline.schedule import Schedule, build_schedule
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step
+from loki_core.pipeline.timeline import Timeline
+from loki_core.solver_setup import Group, SolverSetup
+
+#: A stream, or a function of the frame that returns one.
+Input = Any
+Observer = Callable[["Solver", Step], None]
+
+
+@dataclass(frozen=True)
+class Inactive:
+    """A Behavior that finds nothing to act on, and why; `explain` shows it."""
+
+    path: str
+    reason: str
+
+
+class Solver:
+    """Objects and Actions of a Solver Setup, stepped along the timeline. All methods are collective.
+
+    Args:
+        setup: What is simulated.
+        inputs: Streams by name, each a mesh, Points or Voxels, or a function `frame -> stream` if animated.
+        comm: The ranks; those of the MPI job if there is one, else this process alone.
+        threads: Threads of this rank; all cores if None.
+    """
+
+    def __init__(
+        self,
+        setup: SolverSetup,
+        inputs: Mapping[str, Input] | None = None,
+        *,
+        comm: Communicator | None = None,
+        threads: int | None = None,
+    ) -> None:
+        setup.check_references()
+        self.setup = setup
+        self.settings = setup.settings
+        self.comm = world() if comm is None else comm
+        if threads is not None:
+            from loki_core.kernels.jit import set_thread_count
+
+            set_thread_count(threads)
+        self._given = dict(inputs or {})
+        self.timeline = Timeline(self.settings, self.settings.start_frame)
+        self.inputs = self._streams_at(self.settings.start_frame)
+        self.domain = self._make_domain()
+        self.objects: dict[str, Object] = {}
+        self.actions: dict[str, list[Action]] = {}
+        self.inactive: list[Inactive] = []
+        self.warnings: list[str] = []
+        self._observers: dict[Stage, list[Observer]] = {}
+        self._task_observers: list[Callable[[str], None]] = []
+        self._cancelled = False
+        self._create()
+        self.schedule = self._schedule()
+        self._ingest()
+
+    # -- running ---------------------------------------------------------------------------
+
+    @property
+    def frame(self) -> int:
+        """The frame that the state is at."""
+        return self.timeline.frame
+
+    @property
+    def time(self) -> float:
+        """Time of the state [s]."""
+        return self.timeline.time
+
+    def run(self, frames: int) -> None:
+        """Compute this many frames."""
+        for _ in range(frames):
+            self.advance_frame()
+
+    def advance_frame(self) -> None:
+        """Compute the next frame."""
+        self.timeline.advance_frame(self)
+
+    def cancel(self) -> None:
+        """Stop at the end of the running Task; safe to call from a signal handler or thread."""
+        self._cancelled = True
+
+    def observe(self, stage: Stage, observer: Observer) -> None:
+        """Call `observer(solver, step)` at the end of a Stage: probes, outputs, progress."""
+        self._observers.setdefault(stage, []).append(observer)
+
+    def observe_tasks(self, observer: Callable[[str], None]) -> None:
+        """Call `observer(label)` before each Task, for progress displays."""
+        self._task_observers.append(observer)
+
+    def warn(self, message: str) -> None:
+        """Keep a warning; whoever runs the Solver shows them."""
+        self.warnings.append(message)
+
+    def run_stage(self, stage: Stage, step: Step) -> None:
+        """Run all Tasks of a Stage in their order (Algorithm 1), then the observers."""
+        if stage is Stage.FRAME_BEGIN:
+            self._update_inputs(step.frame)
+        if stage in (Stage.FRAME_BEGIN, Stage.SUBSTEP_BEGIN):
+            self._update_settings(step.time)
+        if stage is Stage.BALANCE_LOAD:
+            every = self.settings.balance_every
+            if every and step.substep % every == 0:
+                self.balance()
+        for scheduled in self.schedule[stage]:
+            for observer in self._task_observers:
+                observer(scheduled.label)
+            with scheduled.statistics.measure(self.comm):
+                access = scheduled.access()
+                access.begin()
+                scheduled.task.run(access, step)
+                access.end()
+            scheduled.statistics.iterations += scheduled.owner.iterations
+            scheduled.owner.iterations = 0
+            if stage.loop in ("substep", "newton"):
+                self._stop_if_cancelled()
+        if stage is Stage.CHECK_STATE:
+            self._check_state()
+        for callback in self._observers.get(stage, ()):
+            callback(self, step)
+
+    def balance(self) -> None:
+        """Cut the curve by the present cost of Buckets and move data accordingly."""
+        keys, weights = [np.empty(0, np.uint64)], [np.empty(0)]
+        for item in self.objects.values():
+            item_keys, item_weights = item.bucket_weights()
+            keys.append(item_keys)
+            weights.append(item_weights)
+        all_keys, places = np.unique(np.concatenate(keys), return_inverse=True)
+        summed = np.bincount(places, np.concatenate(weights), minlength=len(all_keys))
+        if self.domain.balance(all_keys, summed.astype(np.float64)):
+            for item in self.objects.values():
+                item.redistribute()
+
+    def _stop_if_cancelled(self) -> None:
+        if self.comm.any(self._cancelled):
+            self._cancelled = False
+            raise Cancelled(f"stopped on request in frame {self.frame + 1}")
+
+    def _check_state(self) -> None:
+        error: LokiError | None = None
+        for path, item in self.objects.items():
+            problem = item.check_state()
+            if problem is not None:
+                error = DivergenceError(f"{self.setup.place(path)}: {problem}")
+                break
+        self.comm.raise_together(error)
+
+    def time_step_limit(self) -> float:
+        """Longest substep that all Objects allow [s]."""
+        limit = min((item.time_step_limit() for item in self.objects.values()), default=np.inf)
+        return -self.comm.maximum(-limit)
+
+    def newton_change(self) -> float:
+        """Largest relative Newton correction of any Object."""
+        if self.settings.newton_iterations == 1:
+            return 0.0
+        changes = [item.newton_change() for item in self.objects.values()]
+        return self.comm.maximum(max(changes, default=0.0))
+
+    # -- building --------------------------------------------------------------------------
+
+    def _streams_at(self, frame: int) -> dict[str, Any]:
+        streams = {}
+        for name, given in self._given.items():
+            stream = given(frame) if callable(given) else given
+            stream.validate(f'input "{name}"')
+            streams[name] = stream
+        return streams
+
+    def _make_domain(self) -> GridDomain:
+        settings = self.settings
+        lower, upper = _bounds(self.inputs, settings.domain_lower, settings.domain_upper)
+        conditions = [
+            BoundaryCondition(side[axis])
+            for axis in range(3)
+            for side in (settings.boundary_lower, settings.boundary_upper)
+        ]
+        return GridDomain(
+            settings.bucket_size or self._automatic_bucket_size(lower, upper),
+            near=0.5 * (lower + upper),
+            curve=settings.curve,
+            lower=settings.domain_lower,
+            upper=settings.domain_upper,
+            boundaries=conditions,
+            comm=self.comm,
+        )
+
+    def _automatic_bucket_size(self, lower: NDArray[Any], upper: NDArray[Any]) -> float:
+        hints = [
+            hint
+            for _, behavior in self.setup.behaviors()
+            if (hint := behavior.bucket_size_hint(self.inputs)) is not None
+        ]
+        size = max(hints) if hints else float(np.max(upper - lower)) / 16.0
+        size = size if size > 0.0 else 1.0
+        periodic = [a for a in range(3) if self.settings.boundary_lower[a] == "periodic"]
+        if periodic:  # a periodic axis is a whole number of Buckets
+            length = float(upper[periodic[0]] - lower[periodic[0]])
+            size = length / max(1, round(length / size))
+        return size
+
+    def _create(self) -> None:
+        for path, behavior in self.setup.behaviors():
+            if behavior.kind == "object":
+                self._create_one(path, behavior, [])
+        for path, behavior in self.setup.behaviors():
+            if behavior.kind != "object":
+                reached = [
+                    self.objects[p] for p in self.setup.reach(path) if p in self.objects
+                ]
+                self._create_one(path, behavior, reached)
+
+    def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
+        scope = Scope(path, objects, self.inputs, self.domain, self.settings)
+        missing = [s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs]
+        if missing:
+            self.inactive.append(Inactive(path, f'there is no input stream "{missing[0]}"'))
+            return
+        created = behavior.create(scope)
+        if not created:
+            self.inactive.append(Inactive(path, "nothing in its Group to act on"))
+        for item in created:
+            if isinstance(item, Object):
+                self.objects[path] = item
+            else:
+                item.path = path if len(created) == 1 else f"{path}[{item.target.path}]"
+                self.actions.setdefault(path, []).append(item)
+
+    def _schedule(self) -> Schedule:
+        groups = []
+        for placed in self.setup.walk():
+            if not isinstance(placed.node, Group):
+                continue
+            inside = [path for path, _ in self.setup.behaviors() if _parent(path) == placed.path]
+            objects = [self.objects[path] for path in inside if path in self.objects]
+            actions = [one for path in inside for one in self.actions.get(path, ())]
+            groups.append((placed.path, objects, actions))
+        return build_schedule(groups)
+
+    def _ingest(self) -> None:
+        self._update_settings(self.time)
+        for item in self.objects.values():
+            item.ingest()
+        if self.comm.size > 1:
+            self.balance()
+        self.schedule = self._schedule()  # ingestion brought the users' channels
+        step = self.timeline.step(self.settings.frame_duration)
+        self.run_stage(Stage.INGEST, step)
+
+    def _update_settings(self, time: float) -> None:
+        rate, start = self.settings.frames_per_second, self.settings.start_frame
+        for path, behavior in self.setup.behaviors():
+            now = behavior.at(time, frames_per_second=rate, start_frame=start)
+            if path in self.objects:
+                self.objects[path].update(now, time)
+            for action in self.actions.get(path, ()):
+                action.update(now, time)
+
+    def _update_inputs(self, frame: int) -> None:
+        if any(callable(given) for given in self._given.values()):
+            self.inputs = self._streams_at(frame)
+            for item in self.objects.values():
+                item.update_input(self.inputs)
+
+    # -- reading and writing ---------------------------------------------------------------
+
+    def object(self, path: str) -> Object:
+        """The Object at a path of the tree."""
+        if path not in self.objects:
+            raise InputError(f'{self.setup.name} has no Object "{path}"{did_you_mean(path, self.objects)}')
+        return self.objects[path]
+
+    def read(self, path: str, channel: str) -> NDArray[Any]:
+        """A channel of an Object, whole and the same on every rank: world space, ordered by id."""
+        local_ids, local_values = self.object(path).read(channel)
+        ids = np.concatenate(self.comm.all_gather(np.ascontiguousarray(local_ids)))
+        flat = self.comm.all_gather(np.ascontiguousarray(local_values).reshape(-1))
+        values = np.concatenate(flat).reshape(-1, *local_values.shape[1:])
+        return values[np.argsort(ids, kind="stable")]
+
+    def write(self, path: str, channel: str, values: NDArray[Any]) -> None:
+        """Set a channel of an Object from a whole array, ordered by id: initial fields, art direction."""
+        self.object(path).write(channel, values)
+
+    def outputs(self) -> dict[str, Any]:
+        """This rank's part of every Object, as streams in world space."""
+        return {path: item.output() for path, item in self.objects.items()}
+
+    def counts(self) -> dict[str, int]:
+        """Elements of every Object over all ranks."""
+        return {path: self.comm.total(item.count()) for path, item in self.objects.items()}
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Cost of every Task so far on this rank, in schedule order."""
+        return [
+            scheduled.statistics.to_document()
+            for stage in Stage
+            for scheduled in self.schedule[stage]
+        ]
+
+    # -- the whole state -------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Everything that changes the numbers, this rank's part, as plain documents and arrays."""
+        return {
+            "timeline": self.timeline.state(),
+            "cuts": self.domain.cuts.copy(),
+            "objects": {path: _owner_state(item) for path, item in self.objects.items()},
+            "actions": {
+                action.path: action.state() for some in self.actions.values() for action in some
+            },
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from a state of the same Solver Setup; its parts may come from other ranks.
+
+        With the same number of ranks the run continues bit for bit; otherwise the data are cut anew.
+        """
+        same_ranks = len(state["cuts"]) == len(self.domain.cuts)
+        self.timeline.restore(state["timeline"])
+        if same_ranks:
+            self.domain.cuts = np.array(state["cuts"], dtype=np.uint64)
+        known = set(state["objects"])
+        if known != set(self.objects):
+            raise InputError(
+                f"the state has Objects {sorted(known)}, the Solver Setup has {sorted(self.objects)}"
+            )
+        for path, item in self.objects.items():
+            own = state["objects"][path]
+            for name, holder in item.data.items():
+                holder.restore(own["data"][name])
+            item.restore(own["own"])
+        for some in self.actions.values():
+            for action in some:
+                action.restore(state["actions"].get(action.path, {}))
+        if not same_ranks:
+            self.balance()
+        if self.timeline.elapsed:
+            self._update_inputs(self.frame + 1)
+        self._update_settings(self.time)
+
+    def snapshot(self) -> dict[str, Any]:
+        """State before a substep, for `roll_back`."""
+        return self.state()
+
+    def roll_back(self, snapshot: Mapping[str, Any]) -> None:
+        """Undo a substep."""
+        position = self.timeline.state()
+        self.restore(snapshot)
+        self.timeline.restore(position)
+
+
+def _owner_state(item: Object) -> dict[str, Any]:
+    data = {name: holder.state() for name, holder in item.data.items()}
+    return {"data": data, "own": item.state()}
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
+
+
+def _bounds(
+    inputs: Mapping[str, Any], lower: Any, upper: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Box around all inputs, or the domain box where there is one."""
+    if lower is not None and upper is not None:
+        return np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
+    boxes = [stream.bounds() for stream in inputs.values() if sum(stream.counts().values())]
+    if not boxes:
+        return np.zeros(3), np.zeros(3)
+    return np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)

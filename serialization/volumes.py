@@ -1,0 +1,371 @@
+"""Volumes as VDB files, through `openvdb` where it can be found, else through `tinyvdb`.
+
+A block of 8 x 8 x 8 voxels is a VDB leaf. A VDB grid's index (i, j, k) is the centre of voxel
+(i, j, k), and a face channel is a vector grid of class "staggered", whose component a lives on
+the lower face along axis a, as ours does. Voxels equal to the background are not active.
+
+`openvdb` has no package of its own; the `bpy` wheel carries one, which works without Blender.
+tinyvdb knows the tree of scalar float32 grids and nothing else, so with it the small container
+around the trees (names, metadata, transforms) is written here.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import struct
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loki_core.data.voxels import VoxelChannel, Voxels
+from loki_core.errors import FormatError, InputError, did_you_mean
+from serialization.atomic_file import replacing
+
+LEAF = 8
+CHUNK = 128  # voxels along each axis that are read at a time while looking for blocks
+MAX_SCAN = 1 << 36  # voxels in the box of a grid; more than any machine can read
+CLASSES = ("unknown", "level set", "fog volume", "staggered")
+INSTALL = 'install openvdb (pip install "loki-vfx[blender]" brings it; conda and Debian have it)'
+
+_SCALAR = {"float32": "FloatGrid", "float64": "DoubleGrid", "bool": "BoolGrid"}
+_SCALAR |= {"uint8": "Int32Grid", "int32": "Int32Grid", "int64": "Int64Grid"}
+_VECTOR = {"float32": "Vec3SGrid", "float64": "Vec3DGrid", "int32": "Vec3IGrid"}
+_DTYPES = {"float": "float32", "double": "float64", "bool": "bool", "int32": "int32"}
+_DTYPES |= {"int64": "int64", "vec3s": "float32", "vec3d": "float64", "vec3i": "int32"}
+
+
+@functools.cache
+def find_openvdb() -> Any | None:
+    """Return the `openvdb` module: an installed one, or the one inside a `bpy` wheel, or None."""
+    try:
+        return importlib.import_module("openvdb")
+    except ImportError:
+        pass  # the usual case: there is no wheel of that name
+    spec = importlib.util.find_spec("bpy")  # finds the package without importing Blender
+    for root in (spec.submodule_search_locations or []) if spec else []:
+        places = sorted(Path(root).glob("*/python/lib/python3.*/site-packages"))
+        for place in [*places, *sorted(Path(root).glob("*/python/lib/site-packages"))]:
+            sys.path.append(str(place))
+            try:
+                return importlib.import_module("openvdb")
+            except ImportError:
+                continue
+            finally:
+                sys.path.remove(str(place))  # the wheel's other packages are not ours to offer
+    return None
+
+
+def write_vdb(
+    path: str | Path, voxels: Voxels, *, classes: Mapping[str, str] | None = None
+) -> None:
+    """Write every channel of `voxels` as a grid of its name, all or nothing.
+
+    `classes` names a VDB class for channels, such as {"distance": "level set"}; face channels are
+    "staggered" by themselves. A uint8 channel is written as int32.
+    """
+    chosen = _chosen_classes(voxels, classes or {})
+    for name, channel in voxels.channels.items():
+        if channel.components not in (1, 3) or (
+            channel.components == 3 and channel.values.dtype.name not in _VECTOR
+        ):
+            raise InputError(
+                f'channel "{name}" is {channel.values.dtype} with {channel.components} components; '
+                f"VDB has scalars, and vectors of 3 {', '.join(_VECTOR)}"
+            )
+    openvdb = find_openvdb()
+    with replacing(Path(path)) as temporary:
+        if openvdb is not None:
+            grids = [_openvdb_grid(openvdb, voxels, n, chosen[n]) for n in voxels.channels]
+            openvdb.write(str(temporary), grids=grids, metadata={"creator": "Loki"})
+        else:
+            temporary.write_bytes(_tinyvdb_file(voxels, chosen))
+
+
+def read_vdb(path: str | Path, *, names: Sequence[str] | None = None) -> Voxels:
+    """Return the grids of a file, or those in `names`, as channels; they share one transform."""
+    path = Path(path)
+    if not path.is_file():
+        raise FormatError(f"{path} is not there or is no file")
+    if path.stat().st_size < 100:
+        raise FormatError(f"{path} has {path.stat().st_size} bytes: it is no VDB file")
+    with path.open("rb") as file:
+        if file.read(4) != b" BDV":
+            raise FormatError(f"{path} is no VDB file")
+    openvdb = find_openvdb()
+    grids = _read_tinyvdb(path, names) if openvdb is None else _read_openvdb(openvdb, path, names)
+    if not grids:
+        raise FormatError(f"{path} holds no grid")
+    return _voxels_of(grids, path)
+
+
+class _Grid:
+    """A grid as it was read: blocks by coordinate, before channels share their blocks."""
+
+    def __init__(
+        self, name: str, voxel_size: float, centre: Sequence[float], background: float
+    ) -> None:
+        self.name, self.voxel_size, self.background = name, voxel_size, background
+        self.origin = np.array(centre, np.float64) - 0.5 * voxel_size
+        self.coords: npt.NDArray[np.int32] = np.empty((0, 3), np.int32)
+        self.values: npt.NDArray[Any] = np.empty((0, 1, LEAF, LEAF, LEAF), np.float32)
+        self.location = "cell"
+
+
+def _voxels_of(grids: list[_Grid], path: Path) -> Voxels:
+    first = grids[0]
+    for grid in grids:
+        near = np.allclose(grid.origin, first.origin, rtol=0.0, atol=1e-6 * first.voxel_size)
+        if not near or abs(grid.voxel_size - first.voxel_size) > 1e-9 * first.voxel_size:
+            raise FormatError(
+                f'{path}: grids "{first.name}" and "{grid.name}" have different transforms; read '
+                "them one by one, by names=[...]"
+            )
+    coords = np.unique(np.concatenate([grid.coords for grid in grids]), axis=0)
+    try:
+        voxels = Voxels(coords, first.voxel_size, origin=first.origin)
+    except InputError as error:
+        raise FormatError(f"{path}: {error}") from error
+    rows = {tuple(coord): row for row, coord in enumerate(coords.tolist())}
+    for grid in grids:
+        shape = (len(coords), *grid.values.shape[1:])
+        values = np.full(shape, grid.background, grid.values.dtype)
+        values[[rows[tuple(coord)] for coord in grid.coords.tolist()]] = grid.values
+        voxels.set_channel(grid.name, values, location=grid.location, background=grid.background)
+    return voxels
+
+
+def _chosen_classes(voxels: Voxels, classes: Mapping[str, str]) -> dict[str, str]:
+    for name, kind in classes.items():
+        voxels.channel(name)
+        if kind not in CLASSES:
+            raise InputError(f'unknown VDB class "{kind}"{did_you_mean(kind, CLASSES)}')
+    return {
+        name: "staggered" if channel.location == "face" else classes.get(name, "unknown")
+        for name, channel in voxels.channels.items()
+    }
+
+
+def _openvdb_grid(openvdb: Any, voxels: Voxels, name: str, kind: str) -> Any:
+    channel = voxels.channel(name)
+    scalar = channel.components == 1
+    type_name = (_SCALAR if scalar else _VECTOR)[channel.values.dtype.name]
+    background: Any = channel.values.dtype.type(channel.background).item()
+    grid = getattr(openvdb, type_name)(background if scalar else (background,) * 3)
+    grid.name, grid.gridClass = name, kind
+    h, centre = voxels.voxel_size, voxels.origin + 0.5 * voxels.voxel_size
+    grid.transform = openvdb.createLinearTransform(
+        [[h, 0, 0, 0], [0, h, 0, 0], [0, 0, h, 0], [*centre.tolist(), 1]]
+    )
+    if channel.values.dtype == np.uint8:
+        channel = VoxelChannel(channel.values.astype(np.int32))
+    corners = voxels.coords.astype(np.int64) * voxels.block_resolution
+    for block, corner in zip(channel.values, corners.tolist(), strict=True):
+        array = block[0] if scalar else np.ascontiguousarray(np.moveaxis(block, 0, -1))
+        grid.copyFromArray(array, ijk=tuple(corner))
+    return grid
+
+
+def _read_openvdb(openvdb: Any, path: Path, names: Sequence[str] | None) -> list[_Grid]:
+    try:
+        found = {grid.name: grid for grid in openvdb.readAllGridMetadata(str(path))}
+        chosen = _select(list(found), names, path)
+        return [_from_openvdb(openvdb.read(str(path), name), path) for name in chosen]
+    except (RuntimeError, OSError, LookupError, ValueError, TypeError, MemoryError) as error:
+        raise FormatError(f"{path} cannot be read as VDB: {error}") from error
+
+
+def _from_openvdb(source: Any, path: Path) -> _Grid:
+    if source.valueTypeName not in _DTYPES:
+        raise FormatError(f'{path}: grid "{source.name}" is of {source.valueTypeName}')
+    size = source.transform.voxelSize()
+    transform = source.transform
+    axes = [
+        np.subtract(transform.indexToWorld(e), transform.indexToWorld((0, 0, 0)))
+        for e in np.eye(3).tolist()
+    ]
+    if not np.allclose(axes, size[0] * np.eye(3), rtol=0.0, atol=1e-9 * abs(size[0])):
+        raise FormatError(
+            f'{path}: grid "{source.name}" has a rotated or stretched transform; resample it to '
+            "cubic, axis-aligned voxels first"
+        )
+    vector = source.valueTypeName.startswith("vec3")
+    background = source.background
+    if vector and len(set(background)) != 1:
+        raise FormatError(f'{path}: grid "{source.name}" has the background {background}')
+    grid = _Grid(
+        source.name,
+        float(size[0]),
+        transform.indexToWorld((0, 0, 0)),
+        float(background[0] if vector else background),
+    )
+    grid.location = "face" if source.gridClass == "staggered" else "cell"
+    grid.coords, grid.values = _scan_blocks(source, vector, path)
+    return grid
+
+
+def _scan_blocks(
+    source: Any, vector: bool, path: Path
+) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
+    """Copy the box of a grid in pieces and keep the blocks that differ from the background."""
+    dtype = np.dtype(_DTYPES[source.valueTypeName])
+    components = 3 if vector else 1
+    coords: list[npt.NDArray[Any]] = [np.empty((0, 3), np.int32)]
+    values: list[npt.NDArray[Any]] = [np.empty((0, components, LEAF, LEAF, LEAF), dtype)]
+    if source.activeVoxelCount() == 0:
+        return coords[0], values[0]
+    lower, upper = (np.array(c, np.int64) for c in source.evalActiveVoxelBoundingBox())
+    lower, extent = lower // LEAF * LEAF, upper - lower // LEAF * LEAF + 1
+    if int(extent[0]) * int(extent[1]) * int(extent[2]) > MAX_SCAN:
+        raise FormatError(f'{path}: grid "{source.name}" spans {extent.tolist()} voxels')
+    background = np.array(source.background, dtype)
+    starts = [range(0, int(n), CHUNK) for n in extent]
+    for corner in np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(-1, 3):
+        # whole blocks only: a rest of the box is rounded up to the next block
+        shape = np.minimum(CHUNK, -((corner - extent) // LEAF) * LEAF).tolist()
+        shape = [max(LEAF, int(n)) for n in shape]
+        chunk = np.empty((*shape, 3) if vector else tuple(shape), dtype)
+        source.copyToArray(chunk, ijk=tuple((lower + corner).tolist()))
+        chunk = chunk.reshape(*shape, components)
+        b = [n // LEAF for n in shape]
+        blocks = chunk.reshape(b[0], LEAF, b[1], LEAF, b[2], LEAF, components)
+        blocks = blocks.transpose(0, 2, 4, 6, 1, 3, 5)
+        occupied = (blocks != background.reshape(-1)[0]).any(axis=(3, 4, 5, 6))
+        coords.append(((lower + corner) // LEAF + np.argwhere(occupied)).astype(np.int32))
+        values.append(blocks[occupied])
+    return np.concatenate(coords), np.concatenate(values)
+
+
+def _select(found: list[str], names: Sequence[str] | None, path: Path) -> list[str]:
+    for name in names or []:
+        if name not in found:
+            raise InputError(f'{path} has no grid "{name}"{did_you_mean(name, found)}')
+    return list(names) if names is not None else found
+
+
+# -- tinyvdb ----------------------------------------------------------------------------------
+
+_TYPE = "Tree_float_5_4_3"
+_EMPTY_TREE = struct.pack("<IfII", 1, 0.0, 0, 0)  # buffers, background, tiles, children
+
+
+def _tinyvdb_file(voxels: Voxels, classes: Mapping[str, str]) -> bytes:
+    import tinyvdb
+
+    grids = []
+    for name, channel in voxels.channels.items():
+        if channel.components != 1 or channel.values.dtype != np.float32:
+            raise InputError(
+                f'channel "{name}" is {channel.values.dtype} with {channel.components} components; '
+                f"the tinyvdb module writes scalar float32 grids only: convert it, or {INSTALL}"
+            )
+        if channel.background != 0.0:
+            raise InputError(
+                f'channel "{name}" has the background {channel.background}; the tinyvdb module '
+                f"writes 0 only: {INSTALL}"
+            )
+        r, values = voxels.block_resolution, channel.values[:, 0]
+        block, *local = np.nonzero(values)
+        coords = voxels.coords[block].astype(np.int64) * r + np.stack(local, axis=1)
+        tree = (0, _EMPTY_TREE)
+        if block.size:
+            file = tinyvdb.from_bytes(_container(voxels, [(name, "unknown", (0, _EMPTY_TREE))]))
+            file.read_grids()
+            cells = np.ascontiguousarray(coords, np.int32).tobytes()
+            file.replace_grid_from_sparse(0, cells, values[block, *local].tobytes(), name)
+            tree = _tree_of(bytes(file.to_bytes(tinyvdb.COMPRESS_ZIP | tinyvdb.COMPRESS_ACTIVE_MASK)))
+        grids.append((name, classes[name], tree))
+    return _container(voxels, grids)
+
+
+def _container(voxels: Voxels, grids: Sequence[tuple[str, str, tuple[int, bytes]]]) -> bytes:
+    """Return a VDB file around trees, each (compression flags, bytes), as tinyvdb lays it out."""
+    h, centre = voxels.voxel_size, (voxels.origin + 0.5 * voxels.voxel_size).tolist()
+    derived = [h] * 6 + [1 / h] * 3 + [1 / h**2] * 3 + [0.5 / h] * 3
+    transform = _text("UniformScaleTranslateMap") + struct.pack("<18d", *centre, *derived)
+    data = struct.pack("<qIIIb", 0x56444220, 224, 12, 0, 1)  # magic, file and library versions
+    data += b"00000000-0000-0000-0000-000000000000" + struct.pack("<Ii", 0, len(grids))
+    for name, kind, (compression, tree) in grids:
+        metadata = {"class": kind, "creator": "Loki", "name": name}
+        head = struct.pack("<II", compression, len(metadata))
+        head += b"".join(_text(k) + _text("string") + _text(v) for k, v in metadata.items())
+        head += transform
+        data += _text(name) + _text(_TYPE) + _text("")
+        start = len(data) + 24
+        # the second offset, of the buffers, serves partial reading only; tinyvdb has no such place
+        data += struct.pack("<3q", start, start, start + len(head) + len(tree)) + head + tree
+    return data
+
+
+def _tree_of(data: bytes) -> tuple[int, bytes]:
+    """Return compression flags and tree of the one grid in a file of tinyvdb's."""
+    position = 8 + 12 + 1 + 36  # up to the file's metadata, of which tinyvdb writes none
+    if struct.unpack_from("<Ii", data, position) != (0, 1):
+        raise FormatError("tinyvdb wrote a file that is not laid out as expected: update Loki")
+    position += 8
+    for _ in range(3):  # name, type, instance parent
+        position += 4 + struct.unpack_from("<I", data, position)[0]
+    start, _, end = struct.unpack_from("<3q", data, position)
+    compression, entries = struct.unpack_from("<II", data, start)
+    kind = _text("UniformScaleTranslateMap")
+    if entries != 0 or data[start + 8 : start + 8 + len(kind)] != kind:
+        raise FormatError("tinyvdb wrote a grid that is not laid out as expected: update Loki")
+    return compression, data[start + 8 + len(kind) + 18 * 8 : end]
+
+
+def _text(text: str) -> bytes:
+    data = text.encode()
+    return struct.pack("<I", len(data)) + data
+
+
+def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[_Grid]:
+    import tinyvdb
+
+    try:
+        file = tinyvdb.open(str(path))
+        file.read_grids()
+        found = {file.grid_name(i): i for i in range(file.grid_count)}
+    except (tinyvdb.VDBError, RuntimeError, OSError, ValueError) as error:
+        raise FormatError(f"{path} cannot be read as VDB: {error}") from error
+    grids = []
+    for name in _select(list(found), names, path):
+        source = file.grid(found[name])
+        if source.type_name != _TYPE:
+            raise FormatError(
+                f'{path}: grid "{name}" is of type {source.type_name}; the tinyvdb module reads '
+                f"scalar float grids only: {INSTALL}"
+            )
+        grids.append(_from_tinyvdb(source, name, path))
+    return grids
+
+
+def _from_tinyvdb(source: Any, name: str, path: Path) -> _Grid:
+    transform = source.transform
+    scale = transform["scale"]
+    known = transform["type"] in ("uniform_scale_translate", "uniform_scale")
+    if not known or len(set(scale)) != 1:
+        raise FormatError(
+            f'{path}: grid "{name}" has a rotated or stretched transform; resample it first'
+        )
+    sparse = source.to_sparse()
+    coords = np.frombuffer(sparse["coords"], np.int32).reshape(-1, 3)
+    values = np.frombuffer(sparse["values"], np.float32)
+    claimed = source.metadata.get("file_voxel_count", len(coords))
+    if claimed != len(coords):
+        raise FormatError(
+            f'{path}: grid "{name}" has {claimed} active voxels, of which tinyvdb reads '
+            f"{len(coords)}, since the others are in tiles: {INSTALL}"
+        )
+    grid = _Grid(name, float(scale[0]), transform["translation"], float(source.float_background()))
+    grid.location = "face" if source.metadata.get("class") == "staggered" else "cell"
+    if len(coords):
+        grid.coords, inverse = np.unique(coords >> 3, axis=0, return_inverse=True)
+        grid.values = np.full((len(grid.coords), 1, LEAF, LEAF, LEAF), grid.background, np.float32)
+        i, j, k = (coords & 7).T
+        grid.values[inverse.reshape(-1), 0, i, j, k] = values
+    return grid
