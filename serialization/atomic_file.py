@@ -28,7 +28,7 @@ from serialization.codec import (
 )
 
 JSON_BYTES = 1 << 26  # no manifest or index of ours comes near
-CHUNK = 1 << 22
+PIECE = 1 << 22
 
 
 @contextmanager
@@ -119,7 +119,7 @@ def packed_digest(path: Path, *, limits: Limits = DEFAULT_LIMITS) -> str:
             _, digest = read_pack_header(head, size, limits=limits, label=str(path))
             head[DIGEST_AT] = bytes(32)
             checksum = blake2b(head, digest_size=32)
-            while piece := file.read(CHUNK):
+            while piece := file.read(PIECE):
                 checksum.update(piece)
     except OSError as error:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error

@@ -2,7 +2,8 @@
 
 Faces of a PLY or OBJ file arrive as triangles, which is what trimesh keeps. Point channels of
 one number each travel through PLY; a vector becomes three of them, `velocity_0` to `velocity_2`,
-and is put together again. OBJ and STL hold positions and faces only.
+and is put together again. OBJ and STL hold positions and faces only. PLY and STL store positions
+in single precision; for exact data use the frame cache.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def read_mesh(path: str | Path) -> Surface:
     faces = np.asarray(getattr(mesh, "faces", np.empty((0, 3), np.int32)))
     surface = Surface.from_faces(_positions(mesh, path), faces)
     _read_channels(mesh, surface)
-    return _sound(surface, path)
+    _check_sound(surface, path)
+    return surface
 
 
 def read_points(path: str | Path) -> Points:
@@ -38,7 +40,7 @@ def read_points(path: str | Path) -> Points:
     mesh = _load(path)
     points = Points(_positions(mesh, path))
     _read_channels(mesh, points)
-    return _sound(points, path)
+    return points
 
 
 def write_mesh(path: str | Path, mesh: Surface | Points) -> list[str]:
@@ -114,9 +116,10 @@ def _positions(mesh: Any, path: str | Path) -> Any:
 def _read_channels(mesh: Any, target: Surface | Points) -> None:
     """Take over what the file says of its points; `name_0`, `name_1` ... become one channel."""
     found: dict[str, Any] = dict(getattr(mesh, "vertex_attributes", None) or {})
-    metadata = getattr(mesh, "metadata", {}).get("_ply_raw", {}).get("vertex", {}).get("data")
-    if not found and isinstance(metadata, np.ndarray) and metadata.dtype.names:
-        found = {name: metadata[name] for name in metadata.dtype.names if name not in "xyz"}
+    raw = getattr(mesh, "metadata", {}).get("_ply_raw", {}).get("vertex", {}).get("data")
+    names = raw.dtype.names if isinstance(raw, np.ndarray) else raw
+    if not found and names and raw is not None:  # where trimesh leaves what a PLY file has more
+        found = {name: raw[name] for name in names if name not in ("x", "y", "z")}
     columns: dict[str, dict[int, Any]] = {}
     for name, values in found.items():
         array = np.asarray(values)
@@ -138,12 +141,11 @@ def _read_channels(mesh: Any, target: Surface | Points) -> None:
             target.set_channel("point", stem if k < 0 else f"{stem}_{k}", array)
 
 
-def _sound(mesh: Any, path: str | Path) -> Any:
+def _check_sound(surface: Surface, path: str | Path) -> None:
     try:
-        mesh.check_structure(str(path))
+        surface.check_structure(str(path))
     except InputError as error:
         raise FormatError(str(error)) from error
-    return mesh
 
 
 def _checked_suffix(path: Path) -> str:

@@ -28,7 +28,7 @@ from loki_core.errors import FormatError, InputError, did_you_mean
 from serialization.atomic_file import replacing
 
 LEAF = 8
-CHUNK = 128  # voxels along each axis that are read at a time while looking for blocks
+PIECE = 128  # voxels along each axis that are read at a time while looking for blocks
 MAX_SCAN = 1 << 36  # voxels in the box of a grid; more than any machine can read
 CLASSES = ("unknown", "level set", "fog volume", "staggered")
 INSTALL = 'install openvdb (pip install "loki-vfx[blender]" brings it; conda and Debian have it)'
@@ -224,16 +224,16 @@ def _scan_blocks(
     if int(extent[0]) * int(extent[1]) * int(extent[2]) > MAX_SCAN:
         raise FormatError(f'{path}: grid "{source.name}" spans {extent.tolist()} voxels')
     background = np.array(source.background, dtype)
-    starts = [range(0, int(n), CHUNK) for n in extent]
+    starts = [range(0, int(n), PIECE) for n in extent]
     for corner in np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(-1, 3):
         # whole blocks only: a rest of the box is rounded up to the next block
-        shape = np.minimum(CHUNK, -((corner - extent) // LEAF) * LEAF).tolist()
+        shape = np.minimum(PIECE, -((corner - extent) // LEAF) * LEAF).tolist()
         shape = [max(LEAF, int(n)) for n in shape]
-        chunk = np.empty((*shape, 3) if vector else tuple(shape), dtype)
-        source.copyToArray(chunk, ijk=tuple((lower + corner).tolist()))
-        chunk = chunk.reshape(*shape, components)
+        piece = np.empty((*shape, 3) if vector else tuple(shape), dtype)
+        source.copyToArray(piece, ijk=tuple((lower + corner).tolist()))
+        piece = piece.reshape(*shape, components)
         b = [n // LEAF for n in shape]
-        blocks = chunk.reshape(b[0], LEAF, b[1], LEAF, b[2], LEAF, components)
+        blocks = piece.reshape(b[0], LEAF, b[1], LEAF, b[2], LEAF, components)
         blocks = blocks.transpose(0, 2, 4, 6, 1, 3, 5)
         occupied = (blocks != background.reshape(-1)[0]).any(axis=(3, 4, 5, 6))
         coords.append(((lower + corner) // LEAF + np.argwhere(occupied)).astype(np.int32))
@@ -278,7 +278,9 @@ def _tinyvdb_file(voxels: Voxels, classes: Mapping[str, str]) -> bytes:
             file.read_grids()
             cells = np.ascontiguousarray(coords, np.int32).tobytes()
             file.replace_grid_from_sparse(0, cells, values[block, *local].tobytes(), name)
-            tree = _tree_of(bytes(file.to_bytes(tinyvdb.COMPRESS_ZIP | tinyvdb.COMPRESS_ACTIVE_MASK)))
+            tree = _tree_of(
+                bytes(file.to_bytes(tinyvdb.COMPRESS_ZIP | tinyvdb.COMPRESS_ACTIVE_MASK))
+            )
         grids.append((name, classes[name], tree))
     return _container(voxels, grids)
 

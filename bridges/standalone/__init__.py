@@ -1,1 +1,1 @@
-"""TEMP"""
+"""The `wtloki` command: run, explain, check, inspect and preview without a host."""

@@ -93,7 +93,7 @@ class Access:
     declaration: Declaration
     data: Mapping[str, ChannelData]
     label: str
-    _pending: list[Pending] = field(default_factory=list)
+    _pending: dict[str, Pending] = field(default_factory=dict)
     _checksums: dict[str, int] = field(default_factory=dict)
     _directories: dict[str, ParticleDirectory] = field(default_factory=dict)
 
@@ -117,12 +117,23 @@ class Access:
     def passes(self, data_name: str) -> Iterator[NDArray[np.int32]]:
         """Bucket lists that together are all local ones, interior first while ghosts are under way."""
         buckets = self.of(data_name).buckets
-        if self._pending:
-            yield buckets.interior
-            self._wait()
-            yield buckets.border
-        else:
+        if not self._pending:
             yield buckets.local
+            return
+        waits = np.zeros(buckets.local_count, dtype=bool)
+        for other_name in self._pending:
+            waits |= self._touches_ghosts(buckets, self.of(other_name).buckets)
+        yield np.flatnonzero(~waits).astype(np.int32)
+        self._wait()
+        yield np.flatnonzero(waits).astype(np.int32)
+
+    @staticmethod
+    def _touches_ghosts(buckets: BucketSet, other: BucketSet) -> NDArray[np.bool_]:
+        """Which local Buckets have neighbours among the other set's ghosts, or none that it knows of."""
+        rows = buckets.index_in(other)[: buckets.local_count]
+        touching = np.ones(other.count + 1, dtype=bool)  # the last answers for Buckets it does not track
+        touching[other.interior] = False
+        return touching[rows]
 
     def plan(self, data_name: str, ids: NDArray[np.int64]) -> GatherPlan:
         """Plan to gather from and scatter to any particles, by id. Collective."""
@@ -156,7 +167,7 @@ class Access:
                     channels, halo=declared.halo, corners=declared.corners
                 )
                 if pending is not None:
-                    self._pending.append(pending)
+                    self._pending[data_name] = pending
             if not declared.overlap:
                 self._wait()
             for name in declared.accumulates:
@@ -183,7 +194,7 @@ class Access:
         return holder
 
     def _wait(self) -> None:
-        for pending in self._pending:
+        for pending in self._pending.values():
             pending.wait()
         self._pending.clear()
 

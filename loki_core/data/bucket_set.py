@@ -98,12 +98,14 @@ class BucketSet:
         #: Index among all of each neighbouring Bucket, ascending.
         self.ghosts: Int32 = np.unique(self._pair_others)
         self.ghost_count = len(self.ghosts)
-        renumber = np.full(len(self.all_keys), -1, dtype=np.int32)
+        renumber = np.full(len(self.all_keys) + 1, -1, dtype=np.int32)  # the last answers for -1
         renumber[mine] = np.arange(self.local_count, dtype=np.int32)
         renumber[self.ghosts] = self.local_count + np.arange(self.ghost_count, dtype=np.int32)
         self._renumber = renumber
         #: Neighbour table of the local Buckets, shape [local_count, 27]; negative codes as in grid_domain.
-        self.neighbours: Int32 = np.where(table >= 0, renumber[table], table).astype(np.int32)
+        self.neighbours: Int32 = np.where(
+            table >= 0, renumber[np.maximum(table, -1)], table
+        ).astype(np.int32)
         stored = np.concatenate((np.arange(mine.start, mine.stop, dtype=np.int32), self.ghosts))
         #: Lattice coordinates and levels of local, then neighbouring Buckets.
         self.coords: Int32 = np.ascontiguousarray(self.all_coords[stored])
@@ -143,7 +145,7 @@ class BucketSet:
     def table(self) -> tuple[NDArray[np.uint64], Int32]:
         """Hash table from levelled code to local or ghost index, -1 for remote Buckets."""
         keys, values = self._table
-        return keys, np.where(values >= 0, self._renumber[values], -1).astype(np.int32)
+        return keys, self._renumber[values]
 
     @cached_property
     def border(self) -> Int32:

@@ -210,15 +210,25 @@ class ParticleSystem:
         self, coords: NDArray[np.int32], keys: NDArray[np.uint64]
     ) -> NDArray[np.int32]:
         """Put tracked Buckets among the occupied ones, with no particles."""
+        self._hand_over_tracked()
         if len(self._tracked) == 0:
             return coords
-        tracked_keys = self.domain.keys(self._tracked)
-        mine = self.domain.owners(tracked_keys) == self.domain.comm.rank
-        both = np.concatenate((keys, tracked_keys[mine]))
+        both = np.concatenate((keys, self.domain.keys(self._tracked)))
         merged, chosen = np.unique(both, return_index=True)
         places = np.searchsorted(keys, merged, side="left")
         self.offsets = np.append(self.offsets[places], self.count).astype(np.int64)
-        return np.concatenate((coords, self._tracked[mine]))[chosen]
+        return np.concatenate((coords, self._tracked))[chosen]
+
+    def _hand_over_tracked(self) -> None:
+        """Tell new owners of tracked Buckets that they track them now."""
+        comm = self.domain.comm
+        owners = self.domain.owners(self.domain.keys(self._tracked))
+        if not comm.any(bool(np.any(owners != comm.rank))):
+            return
+        sent = comm.all_to_all(
+            [self._tracked[owners == rank].reshape(-1) for rank in range(comm.size)]
+        )
+        self._tracked = np.concatenate(sent).reshape(-1, 3)
 
     def _wrap(self) -> None:
         lower, upper = self.domain.relative_lower, self.domain.relative_upper

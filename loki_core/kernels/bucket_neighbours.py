@@ -69,16 +69,16 @@ def fill_neighbours(coords, levels, period, first, last, table_keys, table_value
             i = wrapped(np.int64(coords[row, 0]) + direction // 9 - 1, np.int64(period[level, 0]))
             j = wrapped(np.int64(coords[row, 1]) + direction // 3 % 3 - 1, np.int64(period[level, 1]))
             k = wrapped(np.int64(coords[row, 2]) + direction % 3 - 1, np.int64(period[level, 2]))
-            entry = np.int64(beyond_face(i, j, k, first, last, level))
-            if entry == 0:
-                entry = np.int64(
-                    find_bucket(table_keys, table_values, levelled_code(level, i, j, k))
-                )
-                if entry < 0:
-                    code = levelled_code(level + 1, i >> 1, j >> 1, k >> 1)
-                    entry = np.int64(find_bucket(table_keys, table_values, code))
-                if entry < 0 and has_finer(table_keys, table_values, level, i, j, k):
-                    entry = np.int64(-8)
+            # Stored Buckets come first, also outside the box, so that neighbours always see each other.
+            entry = np.int64(find_bucket(table_keys, table_values, levelled_code(level, i, j, k)))
+            if entry < 0:
+                code = levelled_code(level + 1, i >> 1, j >> 1, k >> 1)
+                entry = np.int64(find_bucket(table_keys, table_values, code))
+            if entry < 0:
+                entry = np.int64(beyond_face(i, j, k, first, last, level))
+                if entry == 0:
+                    finer = has_finer(table_keys, table_values, level, i, j, k)
+                    entry = np.int64(-8) if finer else np.int64(-1)
             neighbours[row, direction] = entry
 
 

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.errors import InputError
-from loki_core.kernels.jit import device, parallel_kernel, prange, thread_count
+from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel, thread_count
 
 __all__ = ["SearchCells", "build_search_cells", "count_neighbours", "density_sum", "neighbour_pairs"]
 
@@ -445,8 +445,9 @@ def list_in_column(
                 found[start + h] = hits[h]
 
 
-@device
+@strict_kernel
 def squared_distance(xs, ys, zs, p, x, y, z):
+    """Strict, so that counting and listing round alike, whatever is fused around them."""
     dx = xs[p] - x
     dy = ys[p] - y
     dz = zs[p] - z

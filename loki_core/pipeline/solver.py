@@ -80,7 +80,7 @@ class Solver:
         self._task_observers: list[Callable[[str], None]] = []
         self._cancelled = False
         self._create()
-        self.schedule = self._schedule()
+        self.schedule: Schedule = {}
         self._ingest()
 
     # -- running ---------------------------------------------------------------------------
@@ -272,7 +272,7 @@ class Solver:
             item.ingest()
         if self.comm.size > 1:
             self.balance()
-        self.schedule = self._schedule()  # ingestion brought the users' channels
+        self.schedule = self._schedule()  # only now: ingestion brought the users' channels
         step = self.timeline.step(self.settings.frame_duration)
         self.run_stage(Stage.INGEST, step)
 

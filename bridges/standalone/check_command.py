@@ -1,0 +1,78 @@
+"""`wtloki check`: say what would go wrong, without running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from bridges.standalone.options import file_argument, machine_options, print_json, scene_options
+
+EXIT_ERRORS = 4
+
+
+@click.command("check")
+@file_argument
+@scene_options
+@click.option(
+    "--frames",
+    type=click.IntRange(1, 10_000_000),
+    default=240,
+    show_default=True,
+    help="Frames that will run, for the memory estimate.",
+)
+@machine_options
+def command(
+    file: Path,
+    *,
+    inputs: tuple[str, ...],
+    changes: tuple[str, ...],
+    extensions: tuple[str, ...],
+    frames: int,
+    as_json: bool,
+) -> int:
+    """Read a Solver Setup and its inputs and report everything that would go wrong.
+
+    The exit code is 0 when there are no errors, warnings or not, and 4 otherwise.
+    """
+    from bridges.standalone.checking import Finding, check_scene
+    from bridges.standalone.input_files import read_input
+    from bridges.standalone.scene import Scene, apply_changes, load_all_extensions, read_setup_file
+    from loki_core.errors import LokiError
+
+    findings: list[Finding] = []
+    scene: Scene | None = None
+    try:
+        load_all_extensions(extensions)
+        scene = Scene(apply_changes(read_setup_file(file), changes))
+    except LokiError as error:
+        findings.append(Finding("error", str(file), str(error)))
+    read = {}
+    for text in inputs:  # each for itself: one bad file must not hide the next
+        name, equals, path = text.partition("=")
+        if not equals or not name or not path:
+            raise click.BadParameter(f'"{text}" is not NAME=PATH', param_hint="--input")
+        try:
+            read[name] = read_input(path)
+        except LokiError as error:
+            findings.append(Finding("error", f'input "{name}"', str(error)))
+    if scene is not None:
+        failed = {one.place for one in findings}
+        found = check_scene(Scene(scene.setup, read), frames=frames)
+        findings += [one for one in found if one.place not in failed]
+    errors = sum(one.severity == "error" for one in findings)
+    warnings = len(findings) - errors
+    if as_json:
+        print_json(
+            {
+                "file": str(file),
+                "errors": errors,
+                "warnings": warnings,
+                "findings": [one._asdict() for one in findings],
+            }
+        )
+    else:
+        for one in findings:
+            click.echo(f"{one.severity}: {one.message}")
+        click.echo(f"{file}: {errors} errors, {warnings} warnings")
+    return EXIT_ERRORS if errors else 0

@@ -1,0 +1,227 @@
+"""Checking: everything that would go wrong in a run, found without running it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bridges.standalone.explanation import explain_parameters, object_stream
+from bridges.standalone.scene import Scene, streams_at
+from bridges.standalone.versions import memory_bytes
+from loki_core.behavior import Behavior
+from loki_core.data.mesh import Mesh
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.voxels import Voxels
+from loki_core.errors import LokiError, did_you_mean
+from loki_core.parallel.comm import SERIAL
+from loki_core.pipeline.solver import Solver
+from loki_core.solver_setup import SolverSetup
+
+#: The state, the copy that a substep is rolled back to, and what a frame writes.
+MEMORY_COPIES = 3.0
+
+
+class Finding(NamedTuple):
+    """Something that would go wrong ("error") or may be a mistake ("warning")."""
+
+    severity: str
+    place: str
+    message: str
+
+
+def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
+    """Return what is wrong with a scene, errors first.
+
+    Args:
+        scene: The Solver Setup and its inputs.
+        frames: How many frames will run, for the memory estimate of endless emitters.
+    """
+    setup = scene.setup
+    findings = [*_check_tree(setup), *_check_streams(setup, scene.inputs)]
+    streams: dict[str, Any] = {}
+    for name, given in scene.inputs.items():
+        try:
+            streams |= streams_at({name: given}, setup.settings.start_frame)
+        except LokiError as error:
+            findings.append(Finding("error", f'input "{name}"', str(error)))
+    for name, stream in streams.items():
+        findings += _check_stream(name, stream)
+    findings += _check_channels(setup, streams)
+    findings += _check_overrides(setup, streams)
+    findings += _check_domain_box(setup, streams)
+    if not any(one.severity == "error" for one in findings):
+        findings += _check_solver(setup, streams, frames=frames)
+    return sorted(findings, key=lambda one: one.severity != "error")
+
+
+def _check_tree(setup: SolverSetup) -> Iterator[Finding]:
+    """Check references to Objects and exclusive Behaviors, each for itself."""
+    for path, behavior in setup.behaviors():
+        for name, declared in behavior.parameters().items():
+            value = getattr(behavior, name)
+            if declared.kind != "object_reference" or not value:
+                continue
+            for reference in (value,) if isinstance(value, str) else value:
+                place = f"{setup.place(path)}.{name}"
+                try:
+                    setup.resolve_object(reference, place=place)
+                except LokiError as error:
+                    yield Finding("error", place, str(error))
+        try:
+            setup.reach(path)
+        except LokiError as error:
+            yield Finding("error", setup.place(path), str(error))
+
+
+def _check_streams(setup: SolverSetup, inputs: Mapping[str, Any]) -> Iterator[Finding]:
+    needed: dict[str, list[str]] = {}
+    for stream in setup.streams():
+        needed.setdefault(stream.name, []).append(f"{stream.path}.{stream.parameter}")
+    starved = {one.path for one in setup.streams() if one.name not in inputs}
+    objects = setup.objects_below("")
+    severity = "error" if all(path in starved for path in objects) else "warning"
+    if not objects:
+        yield Finding("error", setup.name, "there is no enabled Object: nothing is simulated")
+    for name, users in needed.items():
+        if name not in inputs:
+            text = f'input stream "{name}" is not given, so {", ".join(users)} will be inactive'
+            yield Finding(severity, f'input "{name}"', f"{text}; add --input {name}=PATH")
+    for name in inputs:
+        if name not in needed:
+            hint = did_you_mean(name, needed)
+            yield Finding("warning", f'input "{name}"', f"no enabled Behavior uses it{hint}")
+
+
+def _check_stream(name: str, stream: Any) -> Iterator[Finding]:
+    label = f'input "{name}"'
+    for severity, message in stream.check(label):
+        yield Finding(severity, label, message)
+    if not isinstance(stream, Mesh):
+        return
+    for location, channels in stream.channels.items():
+        for channel, values in channels.items():
+            if values.dtype.kind == "f" and not np.isfinite(values).all():
+                bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+                text = (
+                    f'{location} channel "{channel}"[{int(np.argmax(bad))}] = '
+                    f"{values[int(np.argmax(bad))].tolist()} ({int(bad.sum())} such elements); "
+                    "expected finite numbers"
+                )
+                yield Finding("error", label, f"{label}: {text}")
+
+
+def _check_channels(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator[Finding]:
+    """Check that voxel streams have the channels that parameters of kind "channel" name."""
+    for path, behavior in setup.behaviors():
+        for name, declared in behavior.parameters().items():
+            source = _stream_of_channel(behavior, name) if declared.kind == "channel" else None
+            stream = None if source is None else streams.get(source)
+            place = f"{setup.place(path)}.{name}"
+            wanted = getattr(behavior, name)
+            if stream is None or not wanted:
+                continue
+            if not isinstance(stream, Voxels):
+                text = f'input "{source}" is {stream.type_name}; voxels are expected'
+                yield Finding("error", place, f"{place}: {text}")
+            elif wanted not in stream.channels:
+                text = f'input "{source}" has no channel "{wanted}"'
+                hint = did_you_mean(wanted, stream.channels)
+                yield Finding("error", place, f"{place}: {text}{hint}")
+
+
+def _stream_of_channel(behavior: Behavior, name: str) -> str | None:
+    """Return the stream that a channel parameter is about.
+
+    By convention `channel` goes with `field`, and `mask_channel` with `mask`.
+    """
+    partner = "field" if name == "channel" else name.removesuffix("_channel")
+    declared = behavior.parameters().get(partner)
+    if declared is None or declared.kind != "stream":
+        return None
+    value = getattr(behavior, partner)
+    return value if isinstance(value, str) else None
+
+
+def _check_overrides(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator[Finding]:
+    try:
+        for one in explain_parameters(setup, streams):
+            place = f"{setup.place(one['behavior'])}.{one['parameter']}"
+            for override in one["overrides"]:
+                if override["error"]:
+                    yield Finding("error", place, override["error"])
+    except LokiError:
+        return  # scopes are wrong, which _check_tree has said
+
+
+def _check_domain_box(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator[Finding]:
+    settings = setup.settings
+    if settings.domain_lower is None or settings.domain_upper is None:
+        return
+    lower, upper = np.array(settings.domain_lower), np.array(settings.domain_upper)
+    for path in setup.objects_below(""):
+        stream = object_stream(setup, path, streams)
+        if not isinstance(stream, Mesh) or stream.point_count == 0:
+            continue
+        outside = np.any((stream.positions < lower) | (stream.positions > upper), axis=1)
+        count = int(outside.sum())
+        if count:
+            row = int(np.argmax(outside))
+            place = setup.place(path)
+            text = (
+                f"{count} of {stream.point_count} points are outside the domain box "
+                f"{lower.tolist()} to {upper.tolist()} m, the first is positions[{row}] = "
+                f"{stream.positions[row].tolist()} m; enlarge the box or move the points"
+            )
+            severity = "error" if count == stream.point_count else "warning"
+            yield Finding(severity, place, f"{place}: {text}")
+
+
+def _check_solver(
+    setup: SolverSetup, streams: Mapping[str, Any], *, frames: int
+) -> Iterator[Finding]:
+    """Build the Solver: expressions, Buckets, conflicts of Tasks; then estimate the memory."""
+    available = memory_bytes().get("available")
+    try:
+        solver = Solver(setup, streams, comm=SERIAL)
+    except LokiError as error:
+        yield Finding("error", setup.name, str(error))
+        return
+    for message in solver.warnings:
+        yield Finding("warning", setup.name, message)
+    for one in solver.inactive:
+        if not one.reason.startswith("there is no input stream"):  # said already
+            yield Finding("warning", setup.place(one.path), f"{one.path} is inactive: {one.reason}")
+    needed = estimate_memory(solver, frames=frames)
+    if available is not None and needed > 0.5 * available:
+        text = (
+            f"about {needed / 1e9:.1f} GB are needed and {available / 1e9:.1f} GB are available; "
+            "use fewer particles, or more ranks on more machines"
+        )
+        yield Finding("error" if needed > available else "warning", setup.name, text)
+
+
+def estimate_memory(solver: Solver, *, frames: int) -> float:
+    """Return about how many bytes a run will need at its largest."""
+    total = 0.0
+    seconds = frames * solver.settings.frame_duration
+    for item in solver.objects.values():
+        emitted = _emitted(item.behavior, seconds)
+        for holder in item.data.values():
+            if isinstance(holder, ParticleSystem):
+                size = sum(one.bytes_per_particle for one in holder.channels.values())
+                total += size * (holder.count + emitted)
+            else:
+                total += sum(holder.memory().values())  # type: ignore[attr-defined]
+    return MEMORY_COPIES * total
+
+
+def _emitted(behavior: Behavior, seconds: float) -> float:
+    """Return how many particles an emitter has alive at most; keyframed rates count with their peak."""
+    rate = getattr(behavior, "rate", 0.0)
+    rate = max(rate.values) if hasattr(rate, "values") else rate
+    lifetime = getattr(behavior, "lifetime", None)
+    if hasattr(lifetime, "values"):
+        lifetime = max(lifetime.values)
+    return float(rate) * min(seconds, seconds if lifetime is None else float(lifetime))

@@ -1,0 +1,65 @@
+"""The gallery: scenes of the package `loki_vfx.examples`, each a folder with an `example.py`.
+
+def build(**options) -> tuple[SolverSetup, dict[str, stream]]      FRAMES = 72 (optional)
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+from bridges.standalone.scene import DEFAULT_FRAMES, Scene
+from loki_core.errors import InputError, did_you_mean
+
+PACKAGE = "loki_vfx.examples"
+
+
+def example_names() -> list[str]:
+    """Return the names of all scenes."""
+    package = importlib.import_module(PACKAGE)
+    return sorted(one.name for one in pkgutil.iter_modules(package.__path__) if one.ispkg)
+
+
+def find_example(name: str) -> ModuleType:
+    """Return the module of a scene.
+
+    Raises:
+        InputError: There is none of that name.
+    """
+    known = example_names()
+    if name not in known:
+        raise InputError(f'there is no example "{name}"{did_you_mean(name, known)}')
+    return importlib.import_module(f"{PACKAGE}.{name}.example")
+
+
+def example_options(module: ModuleType) -> dict[str, Any]:
+    """Return the options that a scene's `build` takes, with their defaults."""
+    parameters = inspect.signature(module.build).parameters
+    return {name: parameter.default for name, parameter in parameters.items()}
+
+
+def read_options(module: ModuleType, given: Iterable[str]) -> dict[str, Any]:
+    """Return the options that `name=value` texts give, each of its default's type."""
+    known = example_options(module)
+    options: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or name not in known:
+            raise InputError(f'--option "{text}" is not name=value{did_you_mean(name, known)}')
+        kind = type(known[name])
+        try:
+            options[name] = value if kind is str else kind(float(value))
+        except ValueError:
+            raise InputError(f'--option "{text}": expected a {kind.__name__}') from None
+    return options
+
+
+def build_example(name: str, options: Mapping[str, Any]) -> Scene:
+    """Build a scene of the gallery."""
+    module = find_example(name)
+    setup, inputs = module.build(**options)
+    return Scene(setup, inputs, int(getattr(module, "FRAMES", DEFAULT_FRAMES)))

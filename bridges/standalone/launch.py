@@ -1,0 +1,135 @@
+"""Launch: start the ranks of an MPI job, relay what rank 0 tells, and stop them on request.
+
+The launcher is no rank itself. It keeps a pipe open to rank 0, which takes its end as the wish to
+stop: so Ctrl-C works, and ranks do not outlive a launcher that was killed.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+from typing import IO
+
+from bridges.standalone.events import Event, Reporter
+from bridges.standalone.failures import Failure, RanksFailed
+from bridges.standalone.run_command import stop_on_signals
+from bridges.standalone.run_request import RunRequest
+from bridges.standalone.versions import core_count
+from loki_core.errors import Cancelled, InputError, LokiError
+
+#: What MPI launchers and numba read; a job inside a job must not inherit the outer one's place.
+_INHERITED = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_LOCAL")
+KEPT_LINES = 200
+
+
+def find_mpiexec() -> str:
+    """Return the MPI launcher beside this Python, or on the path.
+
+    Raises:
+        LokiError: There is none, or mpi4py is missing.
+    """
+    beside = Path(sys.executable).parent / ("mpiexec.exe" if os.name == "nt" else "mpiexec")
+    found = str(beside) if beside.exists() else shutil.which("mpiexec")
+    if found is None or importlib.util.find_spec("mpi4py") is None:
+        missing = "mpiexec" if found is None else "mpi4py"
+        raise LokiError(
+            f"--ranks needs MPI, and {missing} is not installed: pip install 'loki-vfx[mpi]'"
+        )
+    return found
+
+
+def launch_ranks(request: RunRequest, ranks: int, reporter: Reporter) -> None:
+    """Run a request on several ranks of this machine, or of the machines that mpiexec knows.
+
+    Raises:
+        Cancelled: The run was stopped on request.
+        RanksFailed: A rank ended with an error.
+    """
+    if request.file is not None and not Path(request.file).exists():
+        raise InputError(f"{request.file} is not there")
+    threads = request.threads or max(1, core_count() // ranks)
+    request = replace(request, threads=threads)
+    words = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "bridges.standalone.worker"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
+    environment["NUMBA_NUM_THREADS"] = str(threads)
+    process = subprocess.Popen(
+        [*words, request.to_json()],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,  # Ctrl-C of the terminal reaches the launcher alone
+    )
+    assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+    stdin, noise = process.stdin, _Tail(process.stderr)
+    last: Event = {}
+    try:
+        with stop_on_signals(stdin.close):
+            for line in process.stdout:
+                event = _as_event(line)
+                if event is None:
+                    noise.lines.append(line)
+                    continue
+                if last.get("event") == "error":
+                    continue  # the first rank to fail has said it
+                last = event
+                if event["event"] != "error":
+                    reporter(event)
+            code = process.wait()
+    finally:
+        stdin.close()
+        if process.poll() is None:
+            process.terminate()
+        process.wait()
+        noise.join()
+    _judge(last, code, noise.text())
+
+
+def _judge(last: Event, code: int, noise: str) -> None:
+    """Turn the last event and the exit code of a job into how it ended."""
+    kind = last.get("event")
+    if kind == "cancelled":
+        raise Cancelled(f"stopped on request after frame {last['frame']}")
+    if kind == "error":
+        if os.environ.get("LOKI_DEBUG") == "1" or "--debug" in sys.argv:
+            sys.stderr.write(noise)
+        raise RanksFailed(Failure(last["error"], last["message"], int(last["exit_code"])))
+    if kind != "finished" or code != 0:
+        text = f"the MPI job ended with code {code} before its work was done"
+        raise LokiError(f"{text}:\n{noise}" if noise.strip() else text)
+
+
+def _as_event(line: str) -> Event | None:
+    if not line.startswith('{"event":'):
+        return None
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None
+
+
+class _Tail(threading.Thread):
+    """Reads a stream to its end and keeps its last lines."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        super().__init__(daemon=True)
+        self.lines: list[str] = []
+        self._stream = stream
+        self.start()
+
+    def run(self) -> None:
+        for line in self._stream:
+            self.lines.append(line)
+            del self.lines[:-KEPT_LINES]
+
+    def text(self) -> str:
+        return "".join(self.lines)

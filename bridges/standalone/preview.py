@@ -1,0 +1,352 @@
+"""Preview: a picture of streams, made with pyvista without a window.
+
+Points are soft glowing balls, curves are lines, surfaces and bodies are shaded, voxels are rendered as
+a volume. Colours come from one channel; all Objects share the camera.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.body import Body
+from loki_core.data.curves import Curves
+from loki_core.data.mesh import Mesh
+from loki_core.data.surface import Surface
+from loki_core.data.voxels import Voxels
+from loki_core.data.wireframe import Wireframe
+from loki_core.errors import InputError, LokiError, did_you_mean
+
+BACKGROUND_LOW, BACKGROUND_HIGH = "#0a0d14", "#1f2a3c"
+GROUND = (30, 39, 54)
+COLOR_MAP = "inferno"
+SURFACE_COLOR = "#9db4cf"
+ELEVATION = np.radians(14.0)
+AZIMUTH = np.radians(35.0)
+VIEW_ANGLE = 30.0  # degrees, of the picture's height
+MARGIN = 0.1  # of the picture, on each side
+MAX_OUTLINE = 20_000  # points of a stream that the camera looks at
+MAX_VOXELS = 1 << 26  # of a dense volume; larger ones are drawn as their blocks' box
+
+
+def render(
+    streams: Mapping[str, Any],
+    picture: Path,
+    *,
+    color: str | None = None,
+    size: tuple[int, int] = (1280, 960),
+    ground: bool = True,
+) -> list[dict[str, Any]]:
+    """Write a picture of all streams and return what each was coloured by.
+
+    Raises:
+        LokiError: pyvista is not installed.
+        InputError: There is nothing to show, or no Object has the channel.
+    """
+    pyvista = _pyvista()
+    shown = {path: stream for path, stream in streams.items() if sum(stream.counts().values())}
+    if not shown:
+        raise InputError("there is nothing to show: every Object of this frame is empty")
+    _check_color(shown, color)
+    plotter = pyvista.Plotter(off_screen=True, window_size=list(size), lighting="three lights")
+    try:
+        plotter.set_background(BACKGROUND_LOW, top=BACKGROUND_HIGH)
+        outline = np.concatenate([_outline(stream) for stream in shown.values()])
+        if len(outline) == 0:
+            raise InputError("no position of this frame is finite; wtloki inspect shows more")
+        bounds = np.array([outline.min(axis=0), outline.max(axis=0)])
+        if not np.any(bounds[1] > bounds[0]):
+            bounds += np.array([[-0.5], [0.5]])
+            outline = bounds
+        drawn = [
+            {
+                "object": path,
+                "type": stream.type_name,
+                "color": _draw(plotter, stream, color, bounds),
+            }
+            for path, stream in shown.items()
+        ]
+        _place_camera(plotter, outline, size)
+        if ground:
+            _draw_ground(plotter, bounds)
+            plotter.reset_camera_clipping_range()
+        plotter.enable_anti_aliasing("ssaa")
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        temporary = picture.with_name(f".{picture.stem}.part.png")
+        plotter.screenshot(str(temporary))
+        temporary.replace(picture)
+    finally:
+        plotter.close()
+    return drawn
+
+
+def _pyvista() -> Any:
+    try:
+        import pyvista
+    except ImportError as error:
+        raise LokiError(
+            "pictures need pyvista, which is not installed: pip install 'loki-vfx[preview]'"
+        ) from error
+    from vtkmodules.vtkCommonCore import vtkLogger
+
+    # without a screen VTK looks for one first, and warns before it draws in memory
+    vtkLogger.SetStderrVerbosity(vtkLogger.VERBOSITY_ERROR)
+    return pyvista
+
+
+# -- colours -----------------------------------------------------------------------------------
+
+
+def _check_color(streams: Mapping[str, Any], color: str | None) -> None:
+    known = (
+        {"speed"} if any(_velocity(stream) is not None for stream in streams.values()) else set()
+    )
+    for stream in streams.values():
+        known.update(*stream.channel_names().values())
+    if color is not None and color not in known:
+        raise InputError(
+            f'no Object of this frame has a channel "{color}"{did_you_mean(color, known)}'
+        )
+
+
+def _velocity(stream: Any) -> NDArray[Any] | None:
+    if not isinstance(stream, Mesh) or "velocity" not in stream.channels["point"]:
+        return None
+    velocity = stream.channels["point"]["velocity"]
+    return velocity if velocity.ndim == 2 else None
+
+
+def _point_values(stream: Mesh, color: str | None) -> tuple[str | None, NDArray[Any] | None]:
+    """Return what points are coloured by: a channel, or their speed where nothing is asked for."""
+    channels = stream.channels["point"]
+    if color is not None and color in channels:
+        values = np.asarray(channels[color], dtype=np.float64)
+        return color, values if values.ndim == 1 else _lengths(values)
+    velocity = _velocity(stream)
+    if velocity is not None and color in (None, "speed"):
+        return "speed", _lengths(velocity)
+    return None, None
+
+
+def _lengths(values: NDArray[Any]) -> NDArray[Any]:
+    flat = np.asarray(values, dtype=np.float64).reshape(len(values), -1)
+    return np.asarray(np.linalg.norm(flat, axis=1))
+
+
+def _range(values: NDArray[Any]) -> tuple[float, float]:
+    """Return the colour range; a few outliers must not turn everything else dark."""
+    finite = values[np.isfinite(values)]
+    if finite.size == 0:
+        return 0.0, 1.0
+    low, high = (float(v) for v in np.percentile(finite, (1.0, 99.0)))
+    return (low, high) if high > low else (low - 0.5, low + 0.5)
+
+
+# -- what is drawn -----------------------------------------------------------------------------
+
+
+def _draw(plotter: Any, stream: Any, color: str | None, bounds: NDArray[Any]) -> str | None:
+    if isinstance(stream, Voxels):
+        return _draw_voxels(plotter, stream, color)
+    name, values = _point_values(stream, color)
+    if isinstance(stream, Surface | Body):
+        _draw_faces(plotter, stream, values)
+    elif isinstance(stream, Curves | Wireframe):
+        _draw_lines(plotter, stream, values, bounds)
+    else:
+        _draw_points(plotter, stream, values, bounds)
+    return name
+
+
+def _draw_points(
+    plotter: Any, stream: Mesh, values: NDArray[Any] | None, bounds: NDArray[Any]
+) -> None:
+    pyvista = _pyvista()
+    cloud = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float32))
+    radius = _drawn_radius(stream, bounds)
+    options: dict[str, Any] = {"color": "#7fb2ff"}
+    if values is not None:
+        cloud["values"] = values.astype(np.float32)
+        options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _glow_range(values)}
+    for scale, opacity in ((3.0, 0.035), (0.9, 0.5)):  # a halo, then the ball
+        plotter.add_mesh(
+            cloud.copy(),
+            style="points_gaussian",
+            emissive=True,
+            opacity=opacity,
+            show_scalar_bar=False,
+            **options,
+        )
+        plotter.mapper.scale_factor = scale * radius
+
+
+def _glow_range(values: NDArray[Any]) -> tuple[float, float]:
+    low, high = _range(values)
+    # the darkest fifth of the colour map vanishes before a dark background
+    return low - 0.35 * (high - low), high
+
+
+def _drawn_radius(stream: Mesh, bounds: NDArray[Any]) -> float:
+    """Return a radius [m] that is seen: the points' own, but a few pixels of the picture at least."""
+    extent = float(np.max(bounds[1] - bounds[0])) or 1.0
+    radius = stream.channels["point"].get("radius")
+    own = float(np.median(radius)) if radius is not None and radius.size else 0.0
+    crowd = extent / max(8.0, 6.0 * np.sqrt(stream.point_count))
+    return float(np.clip(max(own, crowd), 0.0012 * extent, 0.05 * extent))
+
+
+def _draw_lines(
+    plotter: Any, stream: Mesh, values: NDArray[Any] | None, bounds: NDArray[Any]
+) -> None:
+    pyvista = _pyvista()
+    edges = np.asarray(stream.edges(), dtype=np.int64)
+    lines = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64))
+    lines.lines = np.column_stack((np.full(len(edges), 2), edges)).ravel()
+    options: dict[str, Any] = {"color": "#e8c38a"}
+    if values is not None:
+        lines["values"] = values
+        options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _glow_range(values)}
+    plotter.add_mesh(
+        lines, line_width=2.0, render_lines_as_tubes=True, show_scalar_bar=False, **options
+    )
+
+
+def _draw_faces(plotter: Any, stream: Surface | Body, values: NDArray[Any] | None) -> None:
+    pyvista = _pyvista()
+    triangles = stream.triangles() if isinstance(stream, Surface) else stream.boundary_faces()
+    faces = np.column_stack((np.full(len(triangles), 3), triangles)).astype(np.int64)
+    mesh = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64), faces.ravel())
+    options: dict[str, Any] = {"color": SURFACE_COLOR}
+    if values is not None:
+        mesh["values"] = values
+        options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _range(values)}
+    plotter.add_mesh(
+        mesh,
+        smooth_shading=True,
+        split_sharp_edges=True,
+        specular=0.35,
+        specular_power=18.0,
+        ambient=0.12,
+        show_scalar_bar=False,
+        **options,
+    )
+
+
+def _draw_voxels(plotter: Any, stream: Voxels, color: str | None) -> str | None:
+    pyvista = _pyvista()
+    names = list(stream.channels)
+    if not names:
+        return None
+    name = color if color in stream.channels else ("density" if "density" in names else names[0])
+    r = stream.block_resolution
+    size = (stream.coords.max(axis=0).astype(np.int64) - stream.coords.min(axis=0) + 1) * r
+    box = stream.bounds()
+    if int(np.prod(size)) > MAX_VOXELS:
+        outline = pyvista.Box(bounds=np.column_stack((box[0], box[1])).ravel())
+        plotter.add_mesh(outline, style="wireframe", color=SURFACE_COLOR)
+        return None
+    dense = stream.to_dense(name)
+    values = dense[0] if dense.shape[0] == 1 else np.linalg.norm(dense, axis=0)
+    grid = pyvista.ImageData(
+        dimensions=np.asarray(values.shape) + 1, spacing=(stream.voxel_size,) * 3, origin=box[0]
+    )
+    grid.cell_data["values"] = np.asarray(values, dtype=np.float32).ravel(order="F")
+    # a quarter of the box at full value should be opaque: the unit distance sets the scale
+    plotter.add_volume(
+        grid.cell_data_to_point_data(),
+        scalars="values",
+        cmap=COLOR_MAP,
+        opacity=[0.0, 0.05, 0.15, 0.35, 0.6],
+        opacity_unit_distance=float(np.max(box[1] - box[0])) / 24.0,
+        show_scalar_bar=False,
+    )
+    return name
+
+
+# -- the stage ---------------------------------------------------------------------------------
+
+
+def _outline(stream: Any) -> NDArray[np.float64]:
+    """Return points [n, 3] that the picture must hold: some of the stream's, without outliers."""
+    if isinstance(stream, Mesh):
+        step = max(1, stream.point_count // MAX_OUTLINE)
+        points = np.asarray(stream.positions[::step], dtype=np.float64)
+        points = points[np.all(np.isfinite(points), axis=1)]
+        if len(points) > 1000:
+            low, high = np.percentile(points, (0.2, 99.8), axis=0)
+            points = np.clip(points, low, high)
+        return points
+    low, high = stream.bounds()
+    corners = np.array(np.meshgrid(*zip(low, high, strict=True), indexing="ij"))
+    return corners.reshape(3, -1).T
+
+
+def _draw_ground(plotter: Any, bounds: NDArray[Any]) -> None:
+    """Draw a disc that fades into the background; the camera is in its place already.
+
+    It is opaque, in the colours that a translucent one would have: a translucent one would be drawn
+    over glowing points that stand before it.
+    """
+    pyvista = _pyvista()
+    extent = float(np.max(bounds[1] - bounds[0]))
+    center = np.array([*(0.5 * (bounds[0] + bounds[1]))])
+    center[1] = bounds[0][1] - 0.01 * extent
+    disc = pyvista.Disc(
+        center=center, inner=0.0, outer=1.6 * extent, normal=(0.0, 1.0, 0.0), r_res=40, c_res=120
+    )
+    distance = np.linalg.norm(disc.points - center, axis=1)
+    fade = (np.clip(1.0 - distance / (1.6 * extent), 0.0, 1.0) ** 1.5)[:, None]
+    height = np.clip(_picture_height(plotter, disc.points), 0.0, 1.0)[:, None]
+    low, high = (np.array(pyvista.Color(c).int_rgb) for c in (BACKGROUND_LOW, BACKGROUND_HIGH))
+    behind = low + (high - low) * height
+    colors = np.rint(behind + (np.array(GROUND) - behind) * fade).astype(np.uint8)
+    plotter.add_mesh(disc, scalars=colors, rgb=True, lighting=False)
+
+
+def _picture_height(plotter: Any, points: NDArray[Any]) -> NDArray[Any]:
+    """Return how high points are in the picture: 0 at its lower edge, 1 at its upper."""
+    camera = plotter.camera
+    position, target = np.array(camera.position), np.array(camera.focal_point)
+    forward = (target - position) / np.linalg.norm(target - position)
+    right = np.cross(forward, (0.0, 1.0, 0.0))
+    upward = np.cross(right / np.linalg.norm(right), forward)
+    offset = np.asarray(points, dtype=np.float64) - position
+    depth = np.maximum(offset @ forward, 1e-6)
+    slope = np.tan(np.radians(0.5 * VIEW_ANGLE))
+    return np.asarray(0.5 + 0.5 * (offset @ upward) / (depth * slope))
+
+
+def _place_camera(plotter: Any, outline: NDArray[Any], size: tuple[int, int]) -> None:
+    """Look from a little above, from where everything just fits into the picture."""
+    backward = np.array(
+        [
+            np.cos(ELEVATION) * np.sin(AZIMUTH),
+            np.sin(ELEVATION),
+            np.cos(ELEVATION) * np.cos(AZIMUTH),
+        ]
+    )
+    right = np.cross((0.0, 1.0, 0.0), backward)
+    right /= np.linalg.norm(right)
+    upward = np.cross(backward, right)
+    slope = np.tan(np.radians(0.5 * VIEW_ANGLE)) * (1.0 - MARGIN)
+    target = 0.5 * (outline.min(axis=0) + outline.max(axis=0))
+    distance = 1.0
+    for _ in range(4):  # the middle of what is seen depends on the distance, and that on the middle
+        offset = outline - target
+        depth = offset @ backward
+        x, y = offset @ right, offset @ upward
+        needed = np.maximum(np.abs(x) / (slope * size[0] / size[1]), np.abs(y) / slope)
+        distance = float(np.max(needed + depth))
+        seen = np.maximum(distance - depth, 1e-3 * distance)
+        shift_x, shift_y = (0.5 * distance * (np.min(v / seen) + np.max(v / seen)) for v in (x, y))
+        target = target + shift_x * right + shift_y * upward
+    camera = plotter.camera
+    camera.focal_point = target.tolist()
+    camera.position = (target + distance * backward).tolist()
+    camera.up = (0.0, 1.0, 0.0)
+    camera.view_angle = VIEW_ANGLE
+    plotter.reset_camera_clipping_range()

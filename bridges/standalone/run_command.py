@@ -1,0 +1,126 @@
+"""`wtloki run`: run a Solver Setup into a frame cache, on one process or as an MPI job."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from bridges.standalone.options import file_argument, machine_options, scene_options
+
+if TYPE_CHECKING:
+    from bridges.standalone.run_request import RunRequest
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+_STOPPING = b"stopping at the end of the running Task; frames and a checkpoint stay\n"
+
+
+def run_options(function: Function) -> Function:
+    """Add how to run and where to: also `wtloki example` takes these."""
+    for option in (
+        click.option(
+            "--keep-checkpoints",
+            type=click.IntRange(1, 10_000),
+            default=3,
+            show_default=True,
+            help="How many of the last checkpoints stay.",
+        ),
+        click.option(
+            "--checkpoint-every",
+            type=click.IntRange(0, 1_000_000),
+            help="Frames between checkpoints; the setup's own by default, 0 for none.",
+        ),
+        click.option("--overwrite", is_flag=True, help="Replace another simulation in the folder."),
+        click.option(
+            "--resume",
+            is_flag=True,
+            help="Continue from the newest whole checkpoint of the folder.",
+        ),
+        click.option(
+            "--threads", type=click.IntRange(1, 4096), help="Threads of each rank; all by default."
+        ),
+        click.option(
+            "--ranks",
+            type=click.IntRange(1, 65_536),
+            default=1,
+            show_default=True,
+            help="Start an MPI job of so many processes.",
+        ),
+        click.option(
+            "--output", type=click.Path(), help="Folder of the frame cache; named after the scene."
+        ),
+        click.option(
+            "--frames",
+            metavar="N|A-B",
+            help="N frames from the start frame on, which is the start state, or frames A to B.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@click.command("run")
+@file_argument
+@scene_options
+@run_options
+@machine_options
+def command(file: Path, *, ranks: int, as_json: bool, output: str | None, **values: Any) -> int:
+    """Run a Solver Setup or a Loki Graph and write its frames.
+
+    Ctrl-C stops at the end of the running Task and leaves whole frames and a checkpoint;
+    --resume continues, bit for bit on the same number of ranks.
+    """
+    from bridges.standalone.run_request import RunRequest
+
+    folder = output or file.name.removesuffix(".json").removesuffix(".loki")
+    if folder == str(file):
+        folder += "_cache"
+    return perform(
+        RunRequest(output=folder, file=str(file), **values), ranks=ranks, as_json=as_json
+    )
+
+
+def perform(request: RunRequest, *, ranks: int, as_json: bool) -> int:
+    """Run a request and return the exit code."""
+    from bridges.standalone.events import make_reporter
+    from loki_core.errors import Cancelled
+
+    reporter = make_reporter(as_json=as_json)
+    try:
+        if ranks > 1:
+            from bridges.standalone.launch import launch_ranks
+
+            launch_ranks(request, ranks, reporter)
+        else:
+            from loki_core.parallel.comm import SERIAL
+
+            runner = request.runner(listener=reporter, comm=SERIAL)
+            with stop_on_signals(runner.cancel):
+                runner.run()
+    except Cancelled as error:
+        return error.exit_code
+    finally:
+        reporter.close()
+    return 0
+
+
+@contextmanager
+def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Let SIGINT and SIGTERM ask for a stop instead of breaking in; again and again if need be."""
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        stop()
+        os.write(2, _STOPPING)  # not print(): the handler may interrupt one
+
+    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,109 @@
+"""A scene: a Solver Setup with its input streams, from files or from the gallery."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bridges.standalone.input_files import Input, read_inputs
+from loki_core.errors import InputError, SetupError
+from loki_core.solver_setup import SolverSetup
+
+DEFAULT_FRAMES = 24
+_RANGE = re.compile(r"(-?\d{1,8})-(-?\d{1,8})")
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What is simulated, and what goes in.
+
+    Attributes:
+        setup: The Solver Setup, with the changes of the command line.
+        inputs: Streams by name, or functions of the frame.
+        frame_count: How many frames the scene suggests, the start frame included.
+    """
+
+    setup: SolverSetup
+    inputs: dict[str, Input] = field(default_factory=dict)
+    frame_count: int = DEFAULT_FRAMES
+
+
+def load_scene(
+    file: Path,
+    *,
+    inputs: Sequence[str] = (),
+    changes: Sequence[str] = (),
+    extensions: Sequence[str] = (),
+) -> Scene:
+    """Read a Solver Setup file and its input streams.
+
+    Raises:
+        LokiError: A file, an input or a change is not valid.
+    """
+    load_all_extensions(extensions)
+    setup = apply_changes(read_setup_file(file), changes)
+    return Scene(setup, read_inputs(inputs))
+
+
+def load_all_extensions(extensions: Sequence[str]) -> None:
+    """Import the Behaviors of extension folders."""
+    from loki_core.behavior import load_builtin_behaviors, load_extensions
+
+    load_builtin_behaviors()
+    load_extensions(extensions)
+
+
+def read_setup_file(file: Path) -> SolverSetup:
+    """Return the Solver Setup of a `*.loki.json` file."""
+    from loki_core.setup_document import read_setup
+
+    return read_setup(file)
+
+
+def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
+    """Return the Solver Setup with `Group/Behavior.parameter=value` texts applied in order."""
+    for text in changes:
+        target, equals, value = text.partition("=")
+        if not equals or not target.strip():
+            raise SetupError(
+                f'--set "{text[:120]}" is not of the form Group/Behavior.parameter=value'
+            )
+        setup = setup.set(target.strip(), value.strip())
+    return setup
+
+
+def frame_range(text: str | None, setup: SolverSetup, *, suggested: int) -> tuple[int, int]:
+    """Return first and last frame of `N` frames from the start frame on, or of `A-B`.
+
+    The start frame is the state at time zero; it is a frame like the others.
+    """
+    start = setup.settings.start_frame
+    if text is None:
+        return start, start + suggested - 1
+    text = text.strip()
+    if text.isascii() and text.isdigit():
+        if not 0 < int(text) <= 10_000_000:
+            raise InputError(f'--frames "{text}": expected at least 1 frame')
+        return start, start + int(text) - 1
+    match = _RANGE.fullmatch(text)
+    if match is None:
+        raise InputError(
+            f'--frames "{text}" is neither a number of frames nor a range such as 1-48'
+        )
+    first, last = int(match[1]), int(match[2])
+    if last < first:
+        raise InputError(f'--frames "{text}" ends before it begins')
+    if first < start:
+        raise InputError(
+            f'--frames "{text}" begins before {setup.name}.start_frame = {start}; '
+            f"begin at {start}, or set start_frame"
+        )
+    return first, last
+
+
+def streams_at(inputs: Mapping[str, Input], frame: int) -> dict[str, Any]:
+    """Return every stream as it is at a frame."""
+    return {name: given(frame) if callable(given) else given for name, given in inputs.items()}

@@ -1,0 +1,64 @@
+"""One rank of an MPI job: `mpiexec -n N python -m bridges.standalone.worker REQUEST`.
+
+Rank 0 tells events as JSON lines. When its standard input ends, the launcher wants the job to
+stop, or is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+
+from bridges.standalone.events import JsonReporter
+from bridges.standalone.failures import describe_failure
+from bridges.standalone.run_request import RunRequest
+from loki_core.errors import Cancelled
+from loki_core.parallel.comm import world
+
+
+def main() -> int:
+    """Run this rank's share of a request and return the exit code."""
+    comm = world()
+    try:
+        from bridges.standalone.run_command import stop_on_signals
+
+        request = RunRequest.from_json(sys.argv[1])
+        runner = request.runner(listener=JsonReporter(), comm=comm)
+        if comm.rank == 0:
+            _watch_launcher(runner.cancel)
+        with stop_on_signals(runner.cancel):
+            runner.run()
+    except Cancelled:
+        return 0  # all ranks are here together, and the launcher knows from the event
+    except BaseException as error:
+        failure = describe_failure(error)
+        event = {
+            "event": "error",
+            "error": failure.kind,
+            "message": failure.message,
+            "exit_code": failure.exit_code,
+        }
+        sys.stderr.write(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}")
+        sys.stderr.flush()
+        sys.stdout.write(json.dumps(event) + "\n")
+        sys.stdout.flush()
+        # the other ranks may be waiting for this one: end them too
+        comm.abort(failure.exit_code)
+    return 0
+
+
+def _watch_launcher(stop: Callable[[], None]) -> None:
+    def watch() -> None:
+        while os.read(0, 4096):
+            continue
+        stop()
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""A glowing fountain that twists in a vortex of wind."""

@@ -1,0 +1,12 @@
+"""Operator: an Action that is neither a Force nor a Constraint.
+
+It writes its own Tasks, and conserves mass and momentum itself where they should be conserved.
+"""
+
+from __future__ import annotations
+
+from loki_core.pipeline.action import Action
+
+
+class Operator(Action):
+    """Base of all Operators."""

@@ -1,0 +1,119 @@
+"""Shape source: simple shapes, so that a graph runs without files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+
+from loki_core.behavior import parameter
+from loki_core.data.curves import Curves
+from loki_core.data.surface import Surface
+from loki_graph.node import Node, Values
+from loki_graph.sockets import Socket
+
+if TYPE_CHECKING:
+    from loki_graph.evaluate import Context
+
+Points = npt.NDArray[np.float64]
+SHAPES = ("sphere", "box", "disc", "grid", "line")
+BOX_FACES = [[0, 2, 3, 1], [4, 5, 7, 6], [0, 1, 5, 4], [2, 6, 7, 3], [0, 4, 6, 2], [1, 3, 7, 5]]
+
+
+class ShapeSource(Node):
+    """Make a sphere, box, disc, grid (Surface) or line (Curves) around a centre.
+
+    Discs and grids lie in the xz plane and face up; a line is the diagonal of its box.
+    """
+
+    shape: str = parameter("sphere", choices=SHAPES, doc="What is made.")
+    center: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), unit="m", doc="Its middle.")
+    size: tuple[float, float, float] = parameter(
+        (1.0, 1.0, 1.0), unit="m", minimum=0.0, doc="Extent along x, y and z."
+    )
+    resolution: tuple[int, int] = parameter(
+        (16, 16), minimum=1, maximum=4096, doc="Pieces around and along, or along x and z."
+    )
+
+    def outputs(self) -> Mapping[str, Socket]:
+        """Return one output of the shape's type."""
+        return {"out": Socket("out", "curves" if self.shape == "line" else "surface")}
+
+    def evaluate(self, context: Context, inputs: Values) -> Values:
+        """Return the shape."""
+        around, along = self.resolution
+        unit: Surface | Curves
+        if self.shape == "sphere":
+            unit = unit_sphere(max(around, 3), max(along, 2))
+        elif self.shape == "box":
+            unit = Surface.from_faces(unit_box_corners(), np.array(BOX_FACES))
+        elif self.shape == "disc":
+            unit = unit_disc(max(around, 3))
+        elif self.shape == "grid":
+            unit = unit_grid(around, along)
+        else:
+            unit = Curves.from_strands(unit_line(around))
+        size, center = np.asarray(self.size), np.asarray(self.center)
+        unit.positions = unit.positions * size + center
+        return {"out": unit}
+
+
+def unit_box_corners() -> Points:
+    """Return the corners of a box of edge 1 around the origin, x slowest, shape [8, 3]."""
+    return np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
+
+
+def unit_line(pieces: int) -> Points:
+    """Return the diagonal of a box of edge 1, shape [1, pieces + 1, 3]."""
+    steps = np.linspace(-0.5, 0.5, pieces + 1)
+    return np.repeat(steps[:, None], 3, axis=1)[None]
+
+
+def unit_grid(columns: int, rows: int) -> Surface:
+    """Return quads over a square of edge 1 in the xz plane that face up."""
+    x, z = np.linspace(-0.5, 0.5, columns + 1), np.linspace(-0.5, 0.5, rows + 1)
+    positions = np.stack(np.broadcast_arrays(x[:, None], 0.0, z[None, :]), axis=-1).reshape(-1, 3)
+    i, j = (a.reshape(-1) for a in np.meshgrid(np.arange(columns), np.arange(rows), indexing="ij"))
+    first = i * (rows + 1) + j
+    return Surface.from_faces(
+        positions, np.stack([first, first + 1, first + rows + 2, first + rows + 1], axis=1)
+    )
+
+
+def unit_disc(pieces: int) -> Surface:
+    """Return triangles over a disc of diameter 1 in the xz plane that face up."""
+    angle = 2.0 * np.pi * np.arange(pieces) / pieces
+    ring = 0.5 * np.stack([np.cos(angle), np.zeros(pieces), np.sin(angle)], axis=1)
+    i = np.arange(pieces)
+    faces = np.stack([np.zeros(pieces, np.int64), 1 + (i + 1) % pieces, 1 + i], axis=1)
+    return Surface.from_faces(np.concatenate([np.zeros((1, 3)), ring]), faces)
+
+
+def unit_sphere(pieces: int, bands: int) -> Surface:
+    """Return a closed sphere of diameter 1: quads, and triangles around the poles on y."""
+    angle = 2.0 * np.pi * np.arange(pieces) / pieces
+    height = np.pi * np.arange(1, bands) / bands
+    rings = np.stack(
+        np.broadcast_arrays(
+            np.sin(height)[:, None] * np.cos(angle),
+            np.cos(height)[:, None],
+            np.sin(height)[:, None] * np.sin(angle),
+        ),
+        axis=-1,
+    ).reshape(-1, 3)
+    top, bottom = len(rings), len(rings) + 1
+    i = np.arange(pieces)
+    following = (i + 1) % pieces
+    polygons: list[list[int]] = [[top, int(b), int(a)] for a, b in zip(i, following, strict=True)]
+    for band in range(bands - 2):
+        upper, lower = band * pieces, (band + 1) * pieces
+        polygons += [
+            [upper + int(a), upper + int(b), lower + int(b), lower + int(a)]
+            for a, b in zip(i, following, strict=True)
+        ]
+    last = (bands - 2) * pieces
+    polygons += [[bottom, last + int(a), last + int(b)] for a, b in zip(i, following, strict=True)]
+    poles = np.array([[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
+    return Surface.from_polygons(0.5 * np.concatenate([rings, poles]), polygons)

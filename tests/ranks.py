@@ -1,0 +1,41 @@
+"""Run a script on N ranks and hand back what rank 0 saved."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parent.parent
+
+
+def run_on_ranks(
+    script: Path, ranks: int, *arguments: object, timeout: float = 240.0, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run `script arguments...` with the interpreter of the tests; one rank runs without MPI."""
+    command = [sys.executable, str(script), *map(str, arguments)]
+    if ranks > 1:
+        mpiexec = Path(sys.executable).parent / "mpiexec"
+        command = [str(mpiexec), "-n", str(ranks), *command]
+    environment = {**os.environ, "LOKI_CHECK_ACCESS": "1", "PYTHONPATH": str(ROOT)}
+    # Ranks share few cores here; one thread each keeps them from getting in each other's way.
+    environment.setdefault("NUMBA_NUM_THREADS", "2" if ranks == 1 else "1")
+    done = subprocess.run(
+        command, env=environment, capture_output=True, text=True, timeout=timeout, check=False
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"{' '.join(command)}\nfailed:\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def results_on_ranks(
+    script: Path, ranks: int, folder: Path, *arguments: object
+) -> dict[str, np.ndarray]:
+    """Run a script whose first argument is where to save an npz file, and load that file."""
+    target = folder / f"{script.stem}_{'_'.join(map(str, arguments))}_{ranks}.npz"
+    run_on_ranks(script, ranks, target, *arguments)
+    with np.load(target) as saved:
+        return dict(saved)
