@@ -1,1 +1,98 @@
-"""Loki core."""
+"""Loki: one declarative Solver Setup for liquids, gases, solids and particles that couple.
+
+    import loki_core as loki
+
+    setup = loki.SolverSetup("dust", loki.ParticleObject(input="seeds"), loki.GravityForce())
+    solver = loki.Solver(setup, {"seeds": loki.Points(positions)})
+    solver.run(24)
+    positions = solver.read("ParticleObject", "position")
+
+Importing this package imports numpy alone and compiles nothing.
+"""
+
+from __future__ import annotations
+
+from loki_core.behavior import Behavior, find_behavior, load_extensions, parameter, registry
+from loki_core.data.body import Body
+from loki_core.data.curves import Curves
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.grid_domain import BoundaryCondition, GridDomain
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.points import Points
+from loki_core.data.surface import Surface
+from loki_core.data.voxels import Voxels
+from loki_core.data.wireframe import Wireframe
+from loki_core.errors import (
+    AccessError,
+    Cancelled,
+    DivergenceError,
+    ExpressionError,
+    FormatError,
+    GraphError,
+    InputError,
+    LokiError,
+    ScheduleError,
+    SetupError,
+)
+from loki_core.forces.fluid_drag import FluidDragForce
+from loki_core.forces.force import Force
+from loki_core.forces.force_density_field import ForceDensityField
+from loki_core.forces.gravity import GravityForce
+from loki_core.keyframes import Keyframes
+from loki_core.objects.object import Object
+from loki_core.objects.particles import ParticleObject
+from loki_core.operators.operator import Operator
+from loki_core.operators.particle_expression import ParticleExpression
+from loki_core.pipeline.solver import Solver
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+from loki_core.setup_document import read_setup, write_setup
+from loki_core.solver_setup import Group, SolverSettings, SolverSetup
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AccessError",
+    "Behavior",
+    "Body",
+    "BoundaryCondition",
+    "Cancelled",
+    "Curves",
+    "DiscreteVolume",
+    "DivergenceError",
+    "ExpressionError",
+    "FluidDragForce",
+    "Force",
+    "ForceDensityField",
+    "FormatError",
+    "GraphError",
+    "GravityForce",
+    "GridDomain",
+    "Group",
+    "InputError",
+    "Keyframes",
+    "LokiError",
+    "Object",
+    "Operator",
+    "ParticleExpression",
+    "ParticleObject",
+    "ParticleSystem",
+    "Points",
+    "ScheduleError",
+    "SetupError",
+    "Solver",
+    "SolverSettings",
+    "SolverSetup",
+    "Stage",
+    "Step",
+    "Surface",
+    "Voxels",
+    "Wireframe",
+    "find_behavior",
+    "load_extensions",
+    "parameter",
+    "read_setup",
+    "registry",
+    "task",
+    "write_setup",
+]

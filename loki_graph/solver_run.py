@@ -98,13 +98,13 @@ class SolverRun:
             last, first = frame - 1, self.solver.frame + 1
             missing = f"frame {last}" if first == last else f"frames {first} to {last}"
             raise GraphError(
-                f"frame {frame} of {self.context.place} needs {missing} first; run them in order, "
+                f"{self.context.place}: frame {frame} needs {missing} first; run them in order, "
                 "switch catch_up on, or read a cache"
             )
         if frame <= self.solver.frame and frame not in self._kept:
             kept = f"{min(self._kept)} to {max(self._kept)}" if self._kept else "none"
             raise GraphError(
-                f"frame {frame} of {self.context.place} is no longer in memory (kept: {kept}) and "
+                f"{self.context.place}: frame {frame} is no longer in memory (kept: {kept}) and "
                 f"the solver is at frame {self.solver.frame}; raise keep_frames, give a cache, or "
                 "start again"
             )

@@ -13,8 +13,10 @@ from bridges.standalone.versions import memory_bytes
 from loki_core.behavior import Behavior
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
+from loki_core.keyframes import Keyframes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
@@ -51,8 +53,13 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
     findings += _check_channels(setup, streams)
     findings += _check_overrides(setup, streams)
     findings += _check_domain_box(setup, streams)
-    if not any(one.severity == "error" for one in findings):
-        findings += _check_solver(setup, streams, frames=frames)
+    missing = [stream for stream in setup.streams() if stream.name not in scene.inputs]
+    told = {f'input "{stream.name}"' for stream in missing}
+    # what a missing `input` would bring is not known; any other missing stream can be stood in for
+    complete = all(stream.parameter != "input" for stream in missing)
+    if complete and not any(one.severity == "error" and one.place not in told for one in findings):
+        empty = {stream.name: Points(np.empty((0, 3))) for stream in missing}
+        findings += _check_solver(setup, {**streams, **empty}, frames=frames)
     return sorted(findings, key=lambda one: one.severity != "error")
 
 
@@ -81,13 +88,16 @@ def _check_streams(setup: SolverSetup, inputs: Mapping[str, Any]) -> Iterator[Fi
         needed.setdefault(stream.name, []).append(f"{stream.path}.{stream.parameter}")
     starved = {one.path for one in setup.streams() if one.name not in inputs}
     objects = setup.objects_below("")
-    severity = "error" if all(path in starved for path in objects) else "warning"
+    nothing_left = all(path in starved for path in objects)
     if not objects:
         yield Finding("error", setup.name, "there is no enabled Object: nothing is simulated")
     for name, users in needed.items():
         if name not in inputs:
-            text = f'input stream "{name}" is not given, so {", ".join(users)} will be inactive'
-            yield Finding(severity, f'input "{name}"', f"{text}; add --input {name}=PATH")
+            feeds_object = any(user.rpartition(".")[0] in objects for user in users)
+            severity = "error" if nothing_left and feeds_object else "warning"
+            text = f'input stream "{name}" of {", ".join(users)} is not given, and without it they'
+            text += f" are inactive; add --input {name}=PATH"
+            yield Finding(severity, f'input "{name}"', text)
     for name in inputs:
         if name not in needed:
             hint = did_you_mean(name, needed)
@@ -218,10 +228,13 @@ def estimate_memory(solver: Solver, *, frames: int) -> float:
 
 
 def _emitted(behavior: Behavior, seconds: float) -> float:
-    """Return how many particles an emitter has alive at most; keyframed rates count with their peak."""
-    rate = getattr(behavior, "rate", 0.0)
-    rate = max(rate.values) if hasattr(rate, "values") else rate
-    lifetime = getattr(behavior, "lifetime", None)
-    if hasattr(lifetime, "values"):
-        lifetime = max(lifetime.values)
-    return float(rate) * min(seconds, seconds if lifetime is None else float(lifetime))
+    """Return how many particles an emitter has alive at most; keyframes count with their peak."""
+    rate, lifetime = _peak(behavior, "rate"), _peak(behavior, "lifetime")
+    return (rate or 0.0) * (seconds if lifetime is None else min(seconds, lifetime))
+
+
+def _peak(behavior: Behavior, name: str) -> float | None:
+    value: Any = getattr(behavior, name, None)
+    if isinstance(value, Keyframes):
+        value = max(value.values)
+    return None if value is None else float(value)

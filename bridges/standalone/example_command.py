@@ -61,7 +61,7 @@ def command(
 def _list(*, as_json: bool) -> None:
     from bridges.standalone.gallery import example_names, example_options, find_example
 
-    found = []
+    found: list[dict[str, Any]] = []
     for name in example_names():
         module = find_example(name)
         doc = " ".join((module.__doc__ or "").strip().partition("\n\n")[0].split())

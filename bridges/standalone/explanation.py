@@ -1,7 +1,7 @@
 """Explanation: the tree, the schedule and the origin of every value, as a plain document.
 
-`wtloki explain` prints it; the schedule is the paper's Figure 8: which Task of which Behavior runs at
-which Stage, and what it reads and writes.
+`wtloki explain` prints it; the schedule is the paper's Figure 8: which Task of which Behavior runs
+at which Stage, and what it reads and writes.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Preview: a picture of streams, made with pyvista without a window.
 
-Points are soft glowing balls, curves are lines, surfaces and bodies are shaded, voxels are rendered as
-a volume. Colours come from one channel; all Objects share the camera.
+Points are soft glowing balls, curves are lines, surfaces and bodies are shaded, voxels are
+rendered as a volume. Colours come from one channel; all Objects share the camera.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _glow_range(values: NDArray[Any]) -> tuple[float, float]:
 
 
 def _drawn_radius(stream: Mesh, bounds: NDArray[Any]) -> float:
-    """Return a radius [m] that is seen: the points' own, but a few pixels of the picture at least."""
+    """Return a radius [m] that can be seen: the points' own, or a small part of the picture."""
     extent = float(np.max(bounds[1] - bounds[0])) or 1.0
     radius = stream.channels["point"].get("radius")
     own = float(np.median(radius)) if radius is not None and radius.size else 0.0

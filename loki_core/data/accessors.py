@@ -1,8 +1,9 @@
 """Accessors: the only way to channel data, and the place where distribution hides.
 
-A Task declares what it touches as "<data>.<channel>" names. An `Access` hands it plain arrays: the local elements, or, for
-reads with a halo, local elements and ghosts that were made current first. What was written has stale ghosts afterwards;
-what was accumulated on ghosts is returned to its owners.
+A Task declares what it touches as "<data>.<channel>" names. An `Access` hands it plain arrays: the
+local elements, or, for reads with a halo, local elements and ghosts that were made current first.
+What was written has stale ghosts afterwards; what was accumulated on ghosts is returned to its
+owners.
 """
 
 from __future__ import annotations
@@ -53,9 +54,11 @@ class Declaration:
 
     Attributes:
         reads, writes, accumulates: Names "<data>.<channel>".
-        halo: Layers of ghosts that reads need and accumulations touch: voxels for volumes, Buckets for particles.
+        halo: Layers of ghosts that reads need and accumulations touch: voxels for volumes, Buckets
+            for particles.
         corners: Whether volumes' ghosts are needed across edges and corners too.
-        overlap: Whether the Task iterates by `Access.passes`, so that communication hides behind interior work.
+        overlap: Whether the Task iterates by `Access.passes`, so that communication hides behind
+            interior work.
         layout: Data whose elements the Task adds, removes or moves between ranks.
     """
 
@@ -109,13 +112,13 @@ class Access:
         )
 
     def of(self, data_name: str) -> Any:
-        """The Particle System or Discrete Volume itself: its Buckets, offsets and sizes, not its channels."""
+        """The data itself: its Buckets, offsets and sizes; channels only through `access[name]`."""
         if data_name not in self.data:
             raise AccessError(f'"{self.label}" has no data "{data_name}"')
         return self.data[data_name]
 
     def passes(self, data_name: str) -> Iterator[NDArray[np.int32]]:
-        """Bucket lists that together are all local ones, interior first while ghosts are under way."""
+        """Bucket lists that make up all local ones; interior first while ghosts are under way."""
         buckets = self.of(data_name).buckets
         if not self._pending:
             yield buckets.local
@@ -129,9 +132,11 @@ class Access:
 
     @staticmethod
     def _touches_ghosts(buckets: BucketSet, other: BucketSet) -> NDArray[np.bool_]:
-        """Which local Buckets have neighbours among the other set's ghosts, or none that it knows of."""
+        """Which local Buckets touch the other set's ghosts, or are unknown to it."""
         rows = buckets.index_in(other)[: buckets.local_count]
-        touching = np.ones(other.count + 1, dtype=bool)  # the last answers for Buckets it does not track
+        touching = np.ones(
+            other.count + 1, dtype=bool
+        )  # the last answers for Buckets it does not track
         touching[other.interior] = False
         return touching[rows]
 
@@ -146,7 +151,7 @@ class Access:
         return directory.plan(ids)
 
     def refresh(self, *names: str) -> None:
-        """Make ghosts current inside a Task that iterates (a linear solve); names as declared. Collective."""
+        """Make ghosts current inside a Task that iterates, such as a linear solve. Collective."""
         for name in names:
             holder, channel = self._holder(name), split_name(name)[1]
             holder.mark_written(channel)
@@ -207,7 +212,7 @@ class Access:
             for channel in list(holder.channels):
                 name = f"{data_name}.{channel}"
                 if name not in declared.writes and name not in declared.accumulates:
-                    yield name, zlib.crc32(np.ascontiguousarray(holder.local(channel)))
+                    yield name, zlib.crc32(holder.local(channel).tobytes())
 
     def _compare_checksums(self) -> None:
         for name, checksum in self._untouchable():
@@ -235,8 +240,8 @@ class MultiAccessor:
     """Particles and voxels of the same Bucket, visited together.
 
     Attributes:
-        particle_buckets: For each local Bucket of the volume and each of its 27 neighbours, the particles' Bucket
-            index (local or ghost) or a negative code, shape [local, 27].
+        particle_buckets: For each local Bucket of the volume and each of its 27 neighbours, the
+            particles' Bucket index (local or ghost) or a negative code, shape [local, 27].
     """
 
     def __init__(self, particles: ParticleSystem, volume: ChannelData) -> None:

@@ -1,8 +1,9 @@
 """Bucket Set: the Buckets that one Particle System or Discrete Volume tracks, seen from one rank.
 
-All Buckets of all ranks are known by key, level and owner (the *remote* subset is no more than that); this rank's own
-are the *local* subset, and those of other ranks that touch them the *neighbouring* subset. Local Buckets come first, in
-curve order, then neighbouring ones, in curve order too, so each other rank's are one run.
+All Buckets of all ranks are known by key, level and owner (the *remote* subset is no more than
+that); this rank's own are the *local* subset, and those of other ranks that touch them the
+*neighbouring* subset. Local Buckets come first, in curve order, then neighbouring ones, in curve
+order too, so each other rank's are one run.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class BucketSet:
 
     Args:
         domain: The Grid Domain; its cuts decide who owns what.
-        coords: Lattice coordinates of Buckets that this rank owns, shape [n, 3]; any order, no repeats.
+        coords: Lattice coordinates of Buckets that this rank owns, shape [n, 3]; any order, no
+            repeats.
         levels: Their levels, shape [n]; level 0 if None.
     """
 
@@ -40,7 +42,9 @@ class BucketSet:
         if levels is None:
             levels = np.zeros(len(coords), dtype=np.uint8)
         elif len(levels) and int(levels.max()) > MAXIMUM_LEVEL:
-            raise InputError(f"Bucket level {int(levels.max())} is above the maximum {MAXIMUM_LEVEL}")
+            raise InputError(
+                f"Bucket level {int(levels.max())} is above the maximum {MAXIMUM_LEVEL}"
+            )
         keys = domain.keys(coords, levels)
         order = np.lexsort((levels, keys))
         self._check_ownership(keys)
@@ -93,7 +97,9 @@ class BucketSet:
         self._pair_others = np.concatenate((table[rows, directions], fine[1]))
         same_level = self.all_levels[table[rows, directions]] == levels[rows]
         directions = np.where(same_level, directions, CENTRE).astype(np.int32)
-        self._pair_directions = np.concatenate((directions, np.full(len(fine[0]), CENTRE, np.int32)))
+        self._pair_directions = np.concatenate(
+            (directions, np.full(len(fine[0]), CENTRE, np.int32))
+        )
 
         #: Index among all of each neighbouring Bucket, ascending.
         self.ghosts: Int32 = np.unique(self._pair_others)
@@ -102,7 +108,8 @@ class BucketSet:
         renumber[mine] = np.arange(self.local_count, dtype=np.int32)
         renumber[self.ghosts] = self.local_count + np.arange(self.ghost_count, dtype=np.int32)
         self._renumber = renumber
-        #: Neighbour table of the local Buckets, shape [local_count, 27]; negative codes as in grid_domain.
+        #: Neighbour table of the local Buckets, shape [local_count, 27]; negative codes as in
+        #: grid_domain.
         self.neighbours: Int32 = np.where(
             table >= 0, renumber[np.maximum(table, -1)], table
         ).astype(np.int32)
@@ -165,7 +172,7 @@ class BucketSet:
         return np.arange(self.local_count, dtype=np.int32)
 
     def index_in(self, other: BucketSet) -> Int32:
-        """Index of each local and neighbouring Bucket in another set, or -1 (the Multi Accessor's map)."""
+        """Index of each local and neighbouring Bucket in another set, or -1."""
         codes = pack_buckets(self.coords) | (self.levels.astype(np.uint64) << np.uint64(54))
         return find_buckets(*other.table, codes=codes)
 
@@ -194,8 +201,9 @@ class BucketSet:
         """What passes to and from each rank when voxel layers are exchanged.
 
         Returns:
-            For each rank the slabs to send and those to receive, in the same order on both sides. A slab is the part
-            of a Bucket that its neighbour needs; its direction is that from the neighbour to the Bucket.
+            For each rank the slabs to send and those to receive, in the same order on both sides. A
+            slab is the part of a Bucket that its neighbour needs; its direction is that from the
+            neighbour to the Bucket.
         """
         if corners:
             return self._slabs_with_corners

@@ -1,11 +1,12 @@
 """Discrete Volume: voxel channels on a sparse set of Buckets.
 
-    channel   one array [buckets, components, r, r, r], last axis z: local Buckets first, then copies of neighbouring
-              ranks' (ghosts). A component of a Bucket is one contiguous scalar block.
+    channel   one array [buckets, components, r, r, r], last axis z: local Buckets first, then
+              copies of neighbouring ranks' (ghosts). A component of a Bucket is one contiguous
+              scalar block.
     location  "cell", or "face": component a of voxel (i, j, k) then lives on its lower face along a
 
-Resolutions may differ between channels. A voxel's edge is the Bucket's over the resolution. Buckets may be of several
-levels, graded so that neighbours, corners included, differ by at most one.
+Resolutions may differ between channels. A voxel's edge is the Bucket's over the resolution. Buckets
+may be of several levels, graded so that neighbours, corners included, differ by at most one.
 """
 
 from __future__ import annotations
@@ -110,7 +111,9 @@ class DiscreteVolume:
     def channel(self, name: str) -> VolumeChannel:
         """The channel of this name, or an error that suggests one."""
         if name not in self.channels:
-            raise InputError(f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}')
+            raise InputError(
+                f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}'
+            )
         return self.channels[name]
 
     def voxel_size(self, name: str) -> float:
@@ -131,10 +134,13 @@ class DiscreteVolume:
 
     # -- Buckets ---------------------------------------------------------------------------
 
-    def set_buckets(self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None) -> None:
+    def set_buckets(
+        self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None
+    ) -> None:
         """Track these Buckets from now on; those that stay keep their values. Collective.
 
-        Any rank may name any Bucket, also one that others name too: the owner gets it, and the values that another
+        Any rank may name any Bucket, also one that others name too: the owner gets it, and the
+            values that another
         rank holds of it travel there.
 
         Args:
@@ -149,7 +155,7 @@ class DiscreteVolume:
         self._replace_buckets(coords, levels)
 
     def rebalance(self) -> None:
-        """Move Buckets and their values to the owners that the domain's cuts name now. Collective."""
+        """Move Buckets and their values to the owners that the cuts name now. Collective."""
         local = slice(0, self.buckets.local_count)
         self.set_buckets(self.buckets.coords[local], self.buckets.levels[local])
 
@@ -205,7 +211,9 @@ class DiscreteVolume:
 
     # -- ghosts ----------------------------------------------------------------------------
 
-    def post_ghosts(self, names: Sequence[str], *, halo: int = 1, corners: bool = False) -> Pending | None:
+    def post_ghosts(
+        self, names: Sequence[str], *, halo: int = 1, corners: bool = False
+    ) -> Pending | None:
         """Start to make `halo` voxel layers of these channels' ghosts current. Collective.
 
         Returns None when nothing is stale.
@@ -233,7 +241,7 @@ class DiscreteVolume:
         return _Arrivals(arrivals)
 
     def add_ghosts_to_owners(self, name: str) -> None:
-        """Return what was accumulated on ghosts to their owners and add it in rank order. Collective."""
+        """Add what was accumulated on ghosts to their owners, in rank order. Collective."""
         comm, buckets = self.domain.comm, self.buckets
         if comm.size == 1:
             return
@@ -319,9 +327,7 @@ class _Arrival:
         self.pending.wait()
         for rank, slabs in self.receives.items():
             offsets, buffer = self.buffers[rank]
-            unpack_slabs(
-                buffer, slabs.buckets, slabs.directions, self.layers, offsets, self.values
-            )
+            unpack_slabs(buffer, slabs.buckets, slabs.directions, self.layers, offsets, self.values)
 
 
 class _Arrivals(Pending):

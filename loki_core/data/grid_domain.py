@@ -1,12 +1,13 @@
 """Grid Domain: the shared map of space into Buckets, and who owns each of them.
 
-Space is a lattice of cubic Buckets (level, i, j, k); a Bucket of level l is 2^l times as large. Buckets are ordered along
-a Hilbert or Morton curve, and each rank owns one run of that curve, so the owner of any Bucket, present or not, follows
-from `cuts` alone.
+Space is a lattice of cubic Buckets (level, i, j, k); a Bucket of level l is 2^l times as large.
+Buckets are ordered along a Hilbert or Morton curve, and each rank owns one run of that curve, so
+the owner of any Bucket, present or not, follows from `cuts` alone.
 
-Positions are stored relative to `origin`, a float64 world offset that lies on the lattice near the data: a scene far from
-the world's origin loses nothing in single precision. Axes may be periodic (the box is then a whole number of Buckets); a
-box that is not periodic may end anywhere inside a Bucket.
+Positions are stored relative to `origin`, a float64 world offset that lies on the lattice near the
+data: a scene far from the world's origin loses nothing in single precision. Axes may be periodic
+(the box is then a whole number of Buckets); a box that is not periodic may end anywhere inside a
+Bucket.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from loki_core.data.load_balance import cut_by_weight
 from loki_core.errors import InputError, SetupError
@@ -61,7 +62,8 @@ class GridDomain:
 
     Args:
         bucket_size: Edge of a level-0 Bucket [m].
-        near: World position that the data lie around [m]; the origin is snapped to the lattice near it.
+        near: World position that the data lie around [m]; the origin is snapped to the lattice near
+            it.
         curve: "hilbert" or "morton".
         lower: Lower corner of the domain box [m] or None; components may be infinite.
         upper: Upper corner of the domain box [m] or None.
@@ -73,7 +75,7 @@ class GridDomain:
         self,
         bucket_size: float,
         *,
-        near: Sequence[float] = (0.0, 0.0, 0.0),
+        near: ArrayLike = (0.0, 0.0, 0.0),
         curve: str = "hilbert",
         lower: Sequence[float] | None = None,
         upper: Sequence[float] | None = None,
@@ -105,7 +107,9 @@ class GridDomain:
 
     def _check_box(self) -> None:
         if len(self.boundaries) != 6:
-            raise SetupError(f"Grid Domain: 6 boundary conditions expected, {len(self.boundaries)} given")
+            raise SetupError(
+                f"Grid Domain: 6 boundary conditions expected, {len(self.boundaries)} given"
+            )
         for face, condition in enumerate(self.boundaries):
             if condition.kind not in BOUNDARY_KINDS:
                 raise SetupError(
@@ -126,16 +130,20 @@ class GridDomain:
                 continue
             name = "xyz"[axis]
             if kinds != {"periodic"}:
-                raise SetupError(f"Grid Domain: axis {name} is periodic on one side only; set both sides")
+                raise SetupError(
+                    f"Grid Domain: axis {name} is periodic on one side only; set both sides"
+                )
             length = self.upper[axis] - self.lower[axis]
             if not np.isfinite(length):
-                raise SetupError(f"Grid Domain: axis {name} is periodic but the box has no end there")
+                raise SetupError(
+                    f"Grid Domain: axis {name} is periodic but the box has no end there"
+                )
             count = round(length / self.bucket_size)
             if count < 1 or abs(count * self.bucket_size - length) > 1e-9 * length:
                 near = sorted({length / max(1, count + step) for step in (-1, 0, 1)})
                 raise SetupError(
-                    f"Grid Domain: the periodic axis {name} is {length:g} m long, which is not a whole number of "
-                    f"Buckets of {self.bucket_size:g} m; nearest Bucket sizes: "
+                    f"Grid Domain: the periodic axis {name} is {length:g} m long, not a whole number "
+                    f"of Buckets of {self.bucket_size:g} m; nearest Bucket sizes: "
                     + ", ".join(f"{size:.9g} m" for size in near)
                 )
 
@@ -173,7 +181,9 @@ class GridDomain:
         """Positions relative to the origin [m] of world positions, in float64."""
         return np.asarray(world, dtype=np.float64) - self.origin
 
-    def bucket_coordinates(self, relative: NDArray[Any], *, label: str = "position") -> NDArray[np.int32]:
+    def bucket_coordinates(
+        self, relative: NDArray[Any], *, label: str = "position"
+    ) -> NDArray[np.int32]:
         """Level-0 lattice coordinates of the Buckets that hold positions relative to the origin."""
         lattice = np.floor(np.asarray(relative, dtype=np.float64) / self.bucket_size)
         bad = ~np.all(np.isfinite(lattice) & (np.abs(lattice) < HALF_RANGE - 1), axis=-1)
@@ -181,8 +191,9 @@ class GridDomain:
             index = int(np.argmax(bad))
             reach = (HALF_RANGE - 1) * self.bucket_size
             raise InputError(
-                f"{label}[{index}] = {np.asarray(relative)[index]} m from the domain's origin {self.origin} m is not "
-                f"finite or farther than {reach:g} m: move it nearer or enlarge bucket_size ({self.bucket_size:g} m)"
+                f"{label}[{index}] = {np.asarray(relative)[index]} m from the domain's origin "
+                f"{self.origin} m is not finite or farther than {reach:g} m: move it nearer, or "
+                f"enlarge bucket_size ({self.bucket_size:g} m)"
             )
         return self.wrap(lattice.astype(np.int32))
 
@@ -196,15 +207,19 @@ class GridDomain:
 
     # -- ownership -------------------------------------------------------------------------
 
-    def keys(self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None) -> NDArray[np.uint64]:
+    def keys(
+        self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None
+    ) -> NDArray[np.uint64]:
         """Places of Buckets on the curve, as keys of the finest level."""
         if levels is None:
             return bucket_keys(coords, self.curve)[0]
-        # The prefix of a fine key is the coarse key, so a coarse Bucket starts where its first child does.
+        # The prefix of a fine key is the coarse key, so a coarse Bucket starts where its first
+        # child does.
         shift = levels.astype(np.int32)
         fine = (coords << shift[:, None]).astype(np.int32)
         prefix = np.uint64(3) * levels.astype(np.uint64)
-        return (bucket_keys(fine, self.curve)[0] >> prefix) << prefix
+        keys: NDArray[np.uint64] = (bucket_keys(fine, self.curve)[0] >> prefix) << prefix
+        return keys
 
     def owners(self, keys: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Ranks that own the Buckets with these keys, whether they are stored or not."""

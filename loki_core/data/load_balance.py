@@ -1,8 +1,9 @@
 """Load balance: cut the space-filling curve into parts of nearly equal weight.
 
-Buckets stand in curve order with a weight each. The cut minimises the heaviest part exactly: a bisection on the bound,
-where a greedy sweep tells whether `parts` runs of at most that weight can hold everything. The heaviest part is then at
-most the mean plus one Bucket, and in practice much nearer to the mean.
+Buckets stand in curve order with a weight each. The cut minimises the heaviest part exactly: a
+bisection on the bound, where a greedy sweep tells whether `parts` runs of at most that weight can
+hold everything. The heaviest part is then at most the mean plus one Bucket, and in practice much
+nearer to the mean.
 """
 
 from __future__ import annotations

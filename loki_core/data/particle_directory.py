@@ -1,8 +1,9 @@
 """Particle Directory: reach any particle by id, on whatever rank it is.
 
-For long-range attachments and large bodies, which do not keep to a Bucket and its neighbours (paper, 3.1 (6)). Every id
-has a home rank, id modulo ranks, which knows the rank and row where the particle is now. A `GatherPlan` asks once for a
-list of ids; then values travel straight between owner and asker, as often as they are needed while the layout lasts.
+For long-range attachments and large bodies, which do not keep to a Bucket and its neighbours
+(paper, 3.1 (6)). Every id has a home rank, id modulo ranks, which knows the rank and row where the
+particle is now. A `GatherPlan` asks once for a list of ids; then values travel straight between
+owner and asker, as often as they are needed while the layout lasts.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class ParticleDirectory:
         self._owners: Int64 = owners[order].astype(np.int64)
 
     def plan(self, ids: Int64) -> GatherPlan:
-        """Find these particles, in any order and with repeats; None of them need be local. Collective."""
+        """Find these particles; any order, repeats allowed, none need be local. Collective."""
         return GatherPlan(self, np.ascontiguousarray(ids, dtype=np.int64))
 
     def locate(self, ids: Int64) -> tuple[Int64, Int64]:
@@ -103,7 +104,7 @@ class GatherPlan:
         return gathered
 
     def scatter_add(self, contributions: Array, target: Array) -> None:
-        """Add contributions of the listed particles to their owners' values, in rank order. Collective."""
+        """Add contributions to the owners' values, in rank order. Collective."""
         self._check_layout()
         shape = contributions.shape[1:]
         parts = self.particles.domain.comm.all_to_all(

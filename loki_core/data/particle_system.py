@@ -1,12 +1,14 @@
 """Particle System: channels as independent arrays in Bucket order, distributed by Bucket.
 
-    channel   one array [capacity, ...]: local particles first, then copies of neighbouring ranks' (ghosts)
-    order     by Bucket along the curve, inside it by sort cell, inside that by id: canonical, whatever the history,
-              the number of threads or of ranks
+    channel   one array [capacity, ...]: local particles first, then copies of neighbouring
+              ranks' (ghosts)
+    order     by Bucket along the curve, inside it by sort cell, inside that by id: canonical,
+              whatever the history, the number of threads or of ranks
     ids       stable, unique over all ranks, never reused
 
-`rebucketize` restores that order after positions changed, moves particles to the ranks that own their Buckets, and
-drops those that `remove` masked. Capacity grows and shrinks by steps (seed 002, section 6).
+`rebucketize` restores that order after positions changed, moves particles to the ranks that own
+their Buckets, and drops those that `remove` masked. Capacity grows and shrinks by steps (seed 002,
+section 6).
 """
 
 from __future__ import annotations
@@ -108,7 +110,9 @@ class ParticleSystem:
     def channel(self, name: str) -> ParticleChannel:
         """The channel of this name, or an error that suggests one."""
         if name not in self.channels:
-            raise InputError(f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}')
+            raise InputError(
+                f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}'
+            )
         return self.channels[name]
 
     def local(self, name: str) -> Array:
@@ -129,7 +133,8 @@ class ParticleSystem:
         """Add particles on this rank; they find their Buckets and ranks in `rebucketize`.
 
         Args:
-            values: Channel values, each shape [n, ...]; "position" is relative to the domain's origin [m].
+            values: Channel values, each shape [n, ...]; "position" is relative to the domain's
+                origin [m].
             ids: Unique ids from `reserve_ids`, shape [n].
         """
         new = len(ids)
@@ -137,7 +142,7 @@ class ParticleSystem:
             expected = (new, *self.channel(name).shape)
             if np.shape(given) != expected:
                 raise InputError(
-                    f'{self.name}: channel "{name}" has shape {np.shape(given)}, expected {expected}'
+                    f'{self.name}: channel "{name}" has shape {np.shape(given)}, not {expected}'
                 )
         self._drop_ghosts()
         self._reserve(self.count + new)
@@ -198,8 +203,8 @@ class ParticleSystem:
     def track(self, coords: NDArray[np.int32]) -> None:
         """Keep these Buckets even while they hold no particle, from the next `rebucketize` on.
 
-        A volume that gathers from particles needs its own Buckets here, so that the particles around them arrive as
-        ghosts.
+        A volume that gathers from particles needs its own Buckets here, so that the particles
+        around them arrive as ghosts.
 
         Args:
             coords: Lattice coordinates of level-0 Buckets that this rank owns, shape [n, 3].
@@ -282,7 +287,8 @@ class ParticleSystem:
     ) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
         """Send particles to the ranks that own their Buckets; returns the Buckets kept.
 
-        The sorted particles of another rank are one run, since every rank owns one run of the curve.
+        The sorted particles of another rank are one run, since every rank owns one run of the
+        curve.
         """
         comm = self.domain.comm
         ends = np.searchsorted(keys, self.domain.cuts[1:-1], side="left")
@@ -311,8 +317,10 @@ class ParticleSystem:
 
     # -- ghosts ----------------------------------------------------------------------------
 
-    def post_ghosts(self, names: Sequence[str], *, halo: int = 1, corners: bool = True) -> Pending | None:
-        """Start to fill the stale ones of these channels' ghosts; None if none is stale. Collective."""
+    def post_ghosts(
+        self, names: Sequence[str], *, halo: int = 1, corners: bool = True
+    ) -> Pending | None:
+        """Start to fill the channels' stale ghosts; None if none is stale. Collective."""
         if halo > 1:
             raise SetupError(
                 f"{self.name}: halo={halo}, but one layer of Buckets is kept around a rank; "
@@ -338,7 +346,7 @@ class ParticleSystem:
         return _All(pending)
 
     def add_ghosts_to_owners(self, name: str) -> None:
-        """Return what was accumulated on ghosts to their owners and add it in rank order. Collective."""
+        """Add what was accumulated on ghosts to their owners, in rank order. Collective."""
         if self.domain.comm.size == 1:
             return
         values = self.channel(name).values
@@ -405,7 +413,7 @@ class ParticleSystem:
         self.capacity = capacity
 
     def memory(self) -> dict[str, int]:
-        """Bytes held: raw channels of local particles, tables beside them, unused capacity, ghosts."""
+        """Bytes held: channels of local particles, tables, unused capacity, ghosts."""
         width = sum(channel.bytes_per_particle for channel in self.channels.values())
         buckets = self.buckets
         tables = self.offsets.nbytes + buckets.neighbours.nbytes + buckets.coords.nbytes
@@ -462,4 +470,6 @@ def _rows_of(offsets: NDArray[np.int64], buckets: NDArray[np.int32]) -> NDArray[
     starts, lengths = offsets[buckets], offsets[buckets + 1] - offsets[buckets]
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total, dtype=np.int64) + np.repeat(starts - (ends - lengths), lengths)
+    rows: NDArray[np.int64] = np.arange(total, dtype=np.int64)
+    rows += np.repeat(starts - (ends - lengths), lengths)
+    return rows

@@ -32,7 +32,8 @@ class VoxelField:
         found = voxels.channel(channel)
         if found.components != components:
             raise InputError(
-                f'{label} needs {components} components in channel "{channel}", found {found.components}'
+                f'{label} needs {components} components in channel "{channel}", '
+                f"found {found.components}"
             )
         self.voxels = voxels
         self.values = np.ascontiguousarray(found.values)
@@ -42,7 +43,9 @@ class VoxelField:
         first = voxels.coords.min(axis=0) if voxels.block_count else np.zeros(3, np.int32)
         near = voxels.coords - first
         if near.size and int(near.max()) >= 1 << 17:
-            raise InputError(f"{label}: voxel blocks are {int(near.max())} apart; at most {1 << 17}")
+            raise InputError(
+                f"{label}: voxel blocks are {int(near.max())} apart; at most {1 << 17}"
+            )
         block = voxels.voxel_size * voxels.block_resolution
         self._corner: NDArray[np.float64] = voxels.origin + first * block
         self._table = build_table(pack_buckets(near))
@@ -50,7 +53,8 @@ class VoxelField:
     def sample(self, position: NDArray[Any], domain: GridDomain) -> NDArray[Any]:
         """Trilinear values [n, components] at positions relative to the domain's origin."""
         sampled = np.empty((len(position), self.values.shape[1]), self.values.dtype)
-        # The two origins are subtracted in float64, once: no digits are lost far from the world's origin.
+        # The two origins are subtracted in float64, once: no digits are lost far from the world's
+        # origin.
         offset = domain.origin - self._corner
         kind = self.values.dtype.type
         sample_voxels(
@@ -67,7 +71,7 @@ class VoxelField:
 
 
 class FieldSampler:
-    """Samples channels of voxel streams, keeping the look-up table while the stream stays the same."""
+    """Samples voxel streams; keeps the look-up table while the stream stays the same."""
 
     def __init__(self, label: str) -> None:
         self.label = label

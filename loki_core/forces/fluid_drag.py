@@ -1,16 +1,17 @@
 """Fluid Drag Force: what a fluid that moves with u does to a particle that moves with v.
 
     f = -phi(s) w,   w = v - u,   s = |w|
-    df/dx = -(1/dt) [phi I + phi'(s) / s  w w^T]         (negative semi-definite; the field's gradient is left out)
+    df/dx = -(1/dt) [phi I + phi'(s) / s  w w^T]         (negative semi-definite)
 
     linear              phi = K                                        a given coefficient [kg/s]
     stokes              phi = 6 pi mu r                                creeping flow
     quadratic           phi = 1/2 rho C A s,  A = pi r^2               a given drag coefficient C
-    schiller_naumann    phi = 6 pi mu r (1 + 0.15 Re^0.687)  for Re = 2 r s rho / mu <= 1000,  C = 0.44 beyond
+    schiller_naumann    phi = 6 pi mu r (1 + 0.15 Re^0.687)   for Re = 2 r s rho / mu <= 1000,
+                        C = 0.44 beyond
                         (Schiller & Naumann 1935; both branches meet within 0.4 %)
 
-The Jacobian makes the force implicit: with linear drag one backward Euler step of length h multiplies w by exactly
-1 / (1 + K h / m).
+The gradient of the flow is left out of the Jacobian, which makes the force implicit: with linear
+drag one backward Euler step of length h multiplies w by exactly 1 / (1 + K h / m).
 """
 
 from __future__ import annotations
@@ -46,10 +47,16 @@ class FluidDragForce(Behavior, kind="force"):
         0.47, minimum=0.0, varies="vertex", doc="C of the quadratic law; 0.47 is a sphere."
     )
     fluid_density: float = parameter(
-        1.204, unit="kg/m^3", minimum=0.0, doc="Density of the fluid; the default is air at 20 degC."
+        1.204,
+        unit="kg/m^3",
+        minimum=0.0,
+        doc="Density of the fluid; the default is air at 20 degC.",
     )
     fluid_viscosity: float = parameter(
-        1.81e-5, unit="Pa*s", minimum=1e-12, doc="Dynamic viscosity of the fluid; the default is air."
+        1.81e-5,
+        unit="Pa*s",
+        minimum=1e-12,
+        doc="Dynamic viscosity of the fluid; the default is air.",
     )
 
 
@@ -101,7 +108,18 @@ class FluidDragAction(Force, behavior=FluidDragForce):
 
 @parallel_kernel
 def accumulate_drag(
-    velocity, flow, flow_step, radius, law, coefficient, step, density, viscosity, dt, force, jacobian
+    velocity,
+    flow,
+    flow_step,
+    radius,
+    law,
+    coefficient,
+    step,
+    density,
+    viscosity,
+    dt,
+    force,
+    jacobian,
 ):
     """Add drag to force [n, 3] and its derivative in positions to jacobian [n, 3, 3]."""
     for i in prange(velocity.shape[0]):

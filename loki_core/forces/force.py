@@ -1,8 +1,8 @@
 """Force: an Action that gives f, and optionally df/dx, at single points.
 
-The author of a Force writes `evaluate`; this base owns the Task. By convention derivatives are with respect to the
-end-of-step position, so a velocity-dependent force has df/dx = (df/dv) / dt (paper, 5.1). A Force that leaves the Jacobian
-alone is integrated explicitly.
+The author of a Force writes `evaluate`; this base owns the Task. By convention derivatives are with
+respect to the end-of-step position, so a velocity-dependent force has df/dx = (df/dv) / dt (paper,
+5.1). A Force that leaves the Jacobian alone is integrated explicitly.
 """
 
 from __future__ import annotations

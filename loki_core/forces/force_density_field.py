@@ -2,9 +2,9 @@
 
     f = w m a(x)   per mass [m/s^2],      f = w V b(x)   per volume [N/m^3],      V = 4/3 pi r^3
 
-The mask w multiplies a painted strength, a voxel mask, and a ball that fades from 1 at its centre's half radius to 0 at
-its radius (3 s^2 - 2 s^3). The field is taken at the end-of-step position; its gradient is left out, so the force is
-explicit.
+The mask w multiplies a painted strength, a voxel mask, and a ball that fades from 1 at its centre's
+half radius to 0 at its radius (3 s^2 - 2 s^3). The field is taken at the end-of-step position; its
+gradient is left out, so the force is explicit.
 """
 
 from __future__ import annotations
@@ -30,9 +30,7 @@ class ForceDensityField(Behavior, kind="force"):
         None, kind="stream", doc="Voxel stream whose channel is added to the constant part."
     )
     channel: str = parameter("force", kind="channel", doc="Vector channel of the voxel stream.")
-    per: str = parameter(
-        "mass", choices=("mass", "volume"), doc="What the field is a density of."
-    )
+    per: str = parameter("mass", choices=("mass", "volume"), doc="What the field is a density of.")
     strength: float = parameter(1.0, varies="vertex", doc="Factor; paint it to mask the force.")
     mask: str | None = parameter(
         None, kind="stream", doc="Voxel stream whose scalar channel multiplies the force."
@@ -69,7 +67,9 @@ class ForceDensityAction(Force, behavior=ForceDensityField):
             sampled = self._sampler.sample(
                 self.target.scope, settings.field, settings.channel, components=3, position=position
             )
-            accumulate_field(points["mass"], points["radius"], sampled, 1, weight, per_volume, force)
+            accumulate_field(
+                points["mass"], points["radius"], sampled, 1, weight, per_volume, force
+            )
 
     def _weight(self, points: ForcePoints, position: NDArray[Any]) -> NDArray[Any]:
         settings, dtype = self.settings, position.dtype
@@ -78,7 +78,11 @@ class ForceDensityAction(Force, behavior=ForceDensityField):
         weight[:] = strength if step else strength[0]
         if settings.mask is not None:
             sampled = self._sampler.sample(
-                self.target.scope, settings.mask, settings.mask_channel, components=1, position=position
+                self.target.scope,
+                settings.mask,
+                settings.mask_channel,
+                components=1,
+                position=position,
             )
             weight *= sampled[:, 0]
         if settings.mask_radius is not None:

@@ -1,6 +1,6 @@
 """Gravity Force: the same acceleration for everything that has mass.
 
-    f = m g,   df/dx = 0   (no Jacobian is written, so the force is explicit)
+f = m g,   df/dx = 0   (no Jacobian is written, so the force is explicit)
 """
 
 from __future__ import annotations

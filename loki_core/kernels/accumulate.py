@@ -46,7 +46,7 @@ def add_to_bins(values, bins):
 
 @strict_kernel
 def sum_runs(values, offsets, sums):
-    """Sum rows [offsets[b], offsets[b+1]) of values [n, columns] into float64 sums [runs, columns]."""
+    """Sum rows offsets[b] to offsets[b + 1] of values [n, columns] into sums [runs, columns]."""
     for run in prange(sums.shape[0]):
         for column in range(values.shape[1]):
             total = 0.0

@@ -1,8 +1,9 @@
 """Neighbour tables of Buckets, over levels, periodic axes and the faces of the domain box.
 
-Direction n of the 27 is the offset (n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1); 13 is the Bucket itself. An entry is the index
-of the neighbour, of the same level or one coarser, or a negative code: -1 nothing stored there, -2 - f beyond face f of
-the domain box, -8 covered by Buckets one level finer. `levelled_code` is the hash key of a Bucket on any level.
+Direction n of the 27 is the offset (n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1); 13 is the Bucket
+itself. An entry is the index of the neighbour, of the same level or one coarser, or a negative
+code: -1 nothing stored there, -2 - f beyond face f of the domain box, -8 covered by Buckets one
+level finer. `levelled_code` is the hash key of a Bucket on any level.
 """
 
 from __future__ import annotations
@@ -61,15 +62,19 @@ def has_finer(table_keys, table_values, level, i, j, k):
 def fill_neighbours(coords, levels, period, first, last, table_keys, table_values, neighbours):
     """Fill neighbours int32 [n, 27] with the values of the hash table, or negative codes.
 
-    Args: coords int32 [n, 3]; levels uint8 [n]; period int32 [levels, 3]; first, last int32 [levels, 3].
+    Args: coords int32 [n, 3]; levels uint8 [n]; period int32 [levels, 3]; first, last int32
+        [levels, 3].
     """
     for row in prange(coords.shape[0]):
         level = np.int64(levels[row])
         for direction in range(27):
             i = wrapped(np.int64(coords[row, 0]) + direction // 9 - 1, np.int64(period[level, 0]))
-            j = wrapped(np.int64(coords[row, 1]) + direction // 3 % 3 - 1, np.int64(period[level, 1]))
+            j = wrapped(
+                np.int64(coords[row, 1]) + direction // 3 % 3 - 1, np.int64(period[level, 1])
+            )
             k = wrapped(np.int64(coords[row, 2]) + direction % 3 - 1, np.int64(period[level, 2]))
-            # Stored Buckets come first, also outside the box, so that neighbours always see each other.
+            # Stored Buckets come first, also outside the box, so that neighbours always see each
+            # other.
             entry = np.int64(find_bucket(table_keys, table_values, levelled_code(level, i, j, k)))
             if entry < 0:
                 code = levelled_code(level + 1, i >> 1, j >> 1, k >> 1)
@@ -105,11 +110,11 @@ def finer_pairs(coords, levels, period, neighbours, table_keys, table_values, ro
                 cj = (child >> 1) & 1
                 ck = child & 1
                 # Of the children only those against this Bucket touch it.
-                if di == 1 and ci == 1 or di == -1 and ci == 0:
+                if (di == 1 and ci == 1) or (di == -1 and ci == 0):
                     continue
-                if dj == 1 and cj == 1 or dj == -1 and cj == 0:
+                if (dj == 1 and cj == 1) or (dj == -1 and cj == 0):
                     continue
-                if dk == 1 and ck == 1 or dk == -1 and ck == 0:
+                if (dk == 1 and ck == 1) or (dk == -1 and ck == 0):
                     continue
                 code = levelled_code(level - 1, 2 * i + ci, 2 * j + cj, 2 * k + ck)
                 found = find_bucket(table_keys, table_values, code)

@@ -1,9 +1,9 @@
 """Trilinear interpolation of sparse voxel blocks at arbitrary places.
 
-Blocks are found through a hash table from packed block coordinates (bucket_hash). A place is given in voxel units from
-the volume's origin. Samples of cell channels sit at voxel centres; component a of a face channel sits on the lower face
-along a, so its grid is shifted by half a voxel along the two other axes only. Voxels that are not stored have the
-channel's background value.
+Blocks are found through a hash table from packed block coordinates (bucket_hash). A place is given
+in voxel units from the volume's origin. Samples of cell channels sit at voxel centres; component a
+of a face channel sits on the lower face along a, so its grid is shifted by half a voxel along the
+two other axes only. Voxels that are not stored have the channel's background value.
 """
 
 from __future__ import annotations
@@ -43,9 +43,7 @@ def interpolate(values, component, background, table_keys, table_values, x, y, z
         di = corner >> 2
         dj = (corner >> 1) & 1
         dk = corner & 1
-        weight = (
-            (fx if di else 1.0 - fx) * (fy if dj else 1.0 - fy) * (fz if dk else 1.0 - fz)
-        )
+        weight = (fx if di else 1.0 - fx) * (fy if dj else 1.0 - fy) * (fz if dk else 1.0 - fz)
         if weight != 0.0:
             total += weight * voxel_value(
                 values, component, background, table_keys, table_values, i + di, j + dj, k + dk
@@ -59,10 +57,13 @@ def sample_voxels(
 ):
     """Interpolate all components of a channel at positions.
 
-    Args: position [n, 3] m; offset float64 [3], added to positions to come into the volume's own space [m];
+    Args: position [n, 3] m; offset float64 [3], added to positions to come into the volume's own
+        space [m];
     inverse_voxel 1/m; values [blocks, c, r, r, r]; is_face 0 or 1; background; sampled [n, c].
     """
-    reach = 131000.0 * values.shape[2]  # beyond the packed block coordinates there is only background
+    reach = (
+        131000.0 * values.shape[2]
+    )  # beyond the packed block coordinates there is only background
     for n in prange(position.shape[0]):
         x = (position[n, 0] + offset[0]) * inverse_voxel
         y = (position[n, 1] + offset[1]) * inverse_voxel
@@ -75,6 +76,4 @@ def sample_voxels(
             sx = x if is_face == 1 and c == 0 else x - 0.5
             sy = y if is_face == 1 and c == 1 else y - 0.5
             sz = z if is_face == 1 and c == 2 else z - 0.5
-            sampled[n, c] = interpolate(
-                values, c, background, table_keys, table_values, sx, sy, sz
-            )
+            sampled[n, c] = interpolate(values, c, background, table_keys, table_values, sx, sy, sz)

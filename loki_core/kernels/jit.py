@@ -2,18 +2,20 @@
 
     @kernel            a serial loop
     @parallel_kernel   a loop over many items that pays for threads
-    @strict_kernel     no fast-math: reductions, compensated sums, residuals (threads where it says prange)
+    @strict_kernel     no fast-math: reductions, compensated sums, residuals
     @device            a formula, called from kernels
 
-A decorated function is a small object that imports numba and compiles at its first call, so that a host application can
-import every declaration without numba. At that moment the `@device` objects and the `prange` that the function names are
-replaced by numba's own, recursively. All `@device` functions live in `kernels/`, because the disk cache is keyed by a
+A decorated function is a small object that imports numba and compiles at its first call, so that a
+host application can import every declaration without numba. At that moment the `@device` objects
+and the `prange` that the function names are replaced by numba's own, recursively. All `@device`
+functions live in `kernels/`, because the disk cache is keyed by a
 digest of this folder: numba itself does not notice when an imported function changes.
 """
 
 from __future__ import annotations
 
 import hashlib
+import importlib
 import os
 import types
 from collections.abc import Callable, Iterator
@@ -129,7 +131,7 @@ def _names_used(code: types.CodeType) -> Iterator[str]:
 
 def _numba() -> Any:
     try:
-        import numba
+        numba: Any = importlib.import_module("numba")
     except ImportError as error:
         raise ImportError(
             "running a simulation needs numba, which is not installed in this Python; "

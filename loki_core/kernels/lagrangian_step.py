@@ -2,7 +2,8 @@
 
     G(v) = m (v - v0) - dt f(x0 + dt v, v) = 0,     dG/dv = m I - dt^2 df/dx
 
-with df/dx the total derivative in end-of-step positions (velocity dependence included, divided by dt).
+with df/dx the total derivative in end-of-step positions (velocity dependence included, divided by
+dt).
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ def move_iterate(change, dt, position):
 def keep_in_box(position, velocity, lower, upper, wall_lower, wall_upper, alive):
     """Stop particles at walls; those beyond an open side die.
 
-    Args: position, velocity [n, 3]; lower, upper [3] m, may be infinite; wall_lower, wall_upper uint8 [3], 1 for a
+    Args: position, velocity [n, 3]; lower, upper [3] m, may be infinite; wall_lower, wall_upper
+        uint8 [3], 1 for a
     wall, 2 for a periodic side, else open; alive bool [n].
     """
     for i in prange(position.shape[0]):

@@ -1,8 +1,10 @@
 """Particles to grid and back, Bucket by Bucket, with trilinear weights at cell centres.
 
-Both directions gather: a Bucket's voxels collect from the particles of the 27 Buckets around it, in a fixed order, so that
-no two threads write one voxel and sums are the same for any number of threads and ranks. Positions are taken relative to
-the Bucket through the direction of the neighbour, never through absolute places: periodic axes need no special case.
+Both directions gather: a Bucket's voxels collect from the particles of the 27 Buckets around it, in
+    a fixed order, so that
+no two threads write one voxel and sums are the same for any number of threads and ranks. Positions
+are taken relative to the Bucket through the direction of the neighbour, never through absolute
+places: periodic axes need no special case.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ def cell_coordinate(x, corner, direction_offset, bucket_size, inverse_h):
 def particles_to_grid(
     position, values, offsets, particle_coords, bucket_size, buckets, particle_buckets, grid
 ):
-    """Add values [n, c] of particles to grid [buckets, c, r, r, r] (cell centred, zeroed by the caller).
+    """Add values [n, c] of particles to grid [buckets, c, r, r, r] (cell centred).
 
-    Args: offsets int64 [particle buckets + 1]; particle_coords int32 [particle buckets, 3]; buckets int32, which volume
-    Buckets to fill; particle_buckets int32 [local, 27], the particles' Bucket in each direction or negative.
+    Args: offsets int64 [particle buckets + 1]; particle_coords int32 [particle buckets, 3]; buckets
+        int32, which volume
+    Buckets to fill; particle_buckets int32 [local, 27], the particles' Bucket in each direction or
+    negative.
     """
     r = grid.shape[2]
     inverse_h = r / bucket_size
@@ -76,9 +80,10 @@ def grid_to_particles(
 ):
     """Interpolate grid [buckets, c, r, r, r] to values [n, c] of the local particles.
 
-    Args: volume_rows int32 [local particle buckets], the volume's Bucket of each or negative; neighbours int32 [local
-    volume buckets, 27]. Voxels that are not stored count as zero. Particles must be in their Buckets; one that has
-    left reads only what its Bucket's neighbours hold.
+    Args: volume_rows int32 [local particle buckets], the volume's Bucket of each or negative;
+        neighbours int32 [local
+    volume buckets, 27]. Voxels that are not stored count as zero. Particles must be in their
+    Buckets; one that has left reads only what its Bucket's neighbours hold.
     """
     r = grid.shape[2]
     inverse_h = r / bucket_size
@@ -90,13 +95,25 @@ def grid_to_particles(
             if row < 0:
                 continue
             x = cell_coordinate(
-                np.float64(position[p, 0]), particle_coords[b, 0] * bucket_size, 0, bucket_size, inverse_h
+                np.float64(position[p, 0]),
+                particle_coords[b, 0] * bucket_size,
+                0,
+                bucket_size,
+                inverse_h,
             )
             y = cell_coordinate(
-                np.float64(position[p, 1]), particle_coords[b, 1] * bucket_size, 0, bucket_size, inverse_h
+                np.float64(position[p, 1]),
+                particle_coords[b, 1] * bucket_size,
+                0,
+                bucket_size,
+                inverse_h,
             )
             z = cell_coordinate(
-                np.float64(position[p, 2]), particle_coords[b, 2] * bucket_size, 0, bucket_size, inverse_h
+                np.float64(position[p, 2]),
+                particle_coords[b, 2] * bucket_size,
+                0,
+                bucket_size,
+                inverse_h,
             )
             i = math.floor(x)
             j = math.floor(y)
@@ -122,6 +139,7 @@ def grid_to_particles(
                     * (fz if corner & 1 else 1.0 - fz)
                 )
                 for c in range(values.shape[1]):
-                    values[p, c] += weight * grid[
-                        source, c, ci - (bi - 1) * r, cj - (bj - 1) * r, ck - (bk - 1) * r
-                    ]
+                    values[p, c] += (
+                        weight
+                        * grid[source, c, ci - (bi - 1) * r, cj - (bj - 1) * r, ck - (bk - 1) * r]
+                    )

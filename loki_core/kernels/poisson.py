@@ -1,10 +1,11 @@
 """The weighted 7-point Laplacian of a cell channel, and inner products per Bucket.
 
-    (L p)_c = sum over the six faces f of c:  w_f (p_c - p_n)          (times 1/h^2; positive semi-definite)
+    (L p)_c = sum over the six faces f of c:  w_f (p_c - p_n)       (positive semi-definite)
 
-w is a face channel: component a of a voxel is its lower face along a, so a wall anywhere, inside a Bucket too, is a zero
-weight. A face on the border of the stored Buckets has the weight that its neighbour entry's code names, with p_n = 0
-beyond it.
+w is a face channel: component a of a voxel is its lower face along a, so a wall anywhere, inside a
+    Bucket too, is a zero
+weight. A face on the border of the stored Buckets has the weight that its neighbour entry's code
+names, with p_n = 0 beyond it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from loki_core.kernels.jit import device, prange, strict_kernel
 
 @device
 def face_term(values, weights, boundary_weights, neighbours, b, r, axis, side, i, j, k):
-    """w (p_c - p_n) of one face; side 0 is the lower one."""
+    """W (p_c - p_n) of one face; side 0 is the lower one."""
     step = 1 if side == 1 else -1
     ni = i + (step if axis == 0 else 0)
     nj = j + (step if axis == 1 else 0)
@@ -41,7 +42,8 @@ def face_term(values, weights, boundary_weights, neighbours, b, r, axis, side, i
 def weighted_laplacian(values, weights, boundary_weights, buckets, neighbours, scale, out):
     """Write scale L p to out for the listed Buckets.
 
-    Args: values [b, 1, r, r, r]; weights [b, 3, r, r, r]; boundary_weights [9], by minus the neighbour's code; buckets
+    Args: values [b, 1, r, r, r]; weights [b, 3, r, r, r]; boundary_weights [9], by minus the
+        neighbour's code; buckets
     int32; neighbours int32 [local, 27]; scale 1/h^2; out [local, 1, r, r, r].
     """
     r = values.shape[2]
@@ -54,7 +56,17 @@ def weighted_laplacian(values, weights, boundary_weights, buckets, neighbours, s
                     for axis in range(3):
                         for side in range(2):
                             total += face_term(
-                                values, weights, boundary_weights, neighbours, b, r, axis, side, i, j, k
+                                values,
+                                weights,
+                                boundary_weights,
+                                neighbours,
+                                b,
+                                r,
+                                axis,
+                                side,
+                                i,
+                                j,
+                                k,
                             )
                     out[b, 0, i, j, k] = scale * total
 
@@ -70,8 +82,12 @@ def laplacian_diagonal(weights, boundary_weights, buckets, neighbours, scale, ou
                 for k in range(r):
                     total = 0.0
                     for axis in range(3):
-                        total += lower_weight(weights, boundary_weights, neighbours, b, axis, i, j, k)
-                        total += upper_weight(weights, boundary_weights, neighbours, b, axis, i, j, k)
+                        total += lower_weight(
+                            weights, boundary_weights, neighbours, b, axis, i, j, k
+                        )
+                        total += upper_weight(
+                            weights, boundary_weights, neighbours, b, axis, i, j, k
+                        )
                     out[b, 0, i, j, k] = scale * total
 
 

@@ -1,8 +1,10 @@
 """Pack and unpack the parts of Buckets that ranks exchange.
 
-A slab is the part of a Bucket next to one of its neighbours: `layers` thick along the axes in which the neighbour lies,
-the whole Bucket along the others. Its direction n of the 27 leads from the neighbour to the Bucket, so along an axis with
-offset +1 the neighbour needs the Bucket's lowest layers, with -1 its highest. Direction 13 is the whole Bucket.
+A slab is the part of a Bucket next to one of its neighbours: `layers` thick along the axes in which
+    the neighbour lies,
+the whole Bucket along the others. Its direction n of the 27 leads from the neighbour to the Bucket,
+so along an axis with offset +1 the neighbour needs the Bucket's lowest layers, with -1 its highest.
+Direction 13 is the whole Bucket.
 """
 
 from __future__ import annotations

@@ -96,25 +96,61 @@ def laplacian_of_buckets(
 def laplacian_of_range(
     values, buckets, neighbours, scale, value, inverse_h2, six, r, along_y, along_z, outside, out
 ):  # fmt: skip
+    face = r * r
+    size = face * r
+    last = size - face
     for n in range(buckets.shape[0]):
         bucket = np.uint64(buckets[n])
-        sum_both_sides(values, bucket, r, r, along_y)
-        correct_rows(values, bucket, neighbours, scale, value, r, along_y)
-        sum_both_sides(values, bucket, np.uint64(1), r, along_z)
-        correct_lower_ends(values, bucket, neighbours, scale, value, r, along_z)
-        correct_upper_ends(values, bucket, neighbours, scale, value, r, along_z)
-        finish_laplacian(
-            values, bucket, neighbours, scale, value, inverse_h2, six, r,
-            along_y, along_z, outside, out,
+        home = bucket * size
+        lower = start_of(neighbours[bucket, LOWER_Y], home, size)
+        upper = start_of(neighbours[bucket, UPPER_Y], home, size)
+        sum_both_sides(values, home, size, r, along_y)
+        if r == np.uint64(8):
+            correct_rows_of_eight(values, home, lower, upper, along_y)
+        else:
+            correct_rows(values, home, lower, upper, r, along_y)
+        lower = start_of(neighbours[bucket, LOWER_Z], home, size)
+        upper = start_of(neighbours[bucket, UPPER_Z], home, size)
+        sum_both_sides(values, home, size, np.uint64(1), along_z)
+        correct_ends(values, home, lower, upper, r, along_z)
+        extend_rows(values, bucket, neighbours, scale, value, r, along_y)
+        extend_ends(values, bucket, neighbours, scale, value, r, along_z)
+
+        add_planes(
+            values, home, values, home + face + face, home, face, last - face,
+            values, along_y, along_z, inverse_h2, six, out,
+        )  # fmt: skip
+        entry = neighbours[bucket, LOWER_X]
+        lower = start_of(entry, home, size) + last
+        if entry < 0:
+            extend_plane(values, home, scale[-1 - entry], value[-1 - entry], outside)
+        add_planes(
+            outside if entry < 0 else values, np.uint64(0) if entry < 0 else lower,
+            values, home + face, home, np.uint64(0), face,
+            values, along_y, along_z, inverse_h2, six, out,
+        )  # fmt: skip
+        entry = neighbours[bucket, UPPER_X]
+        upper = start_of(entry, home, size)
+        if entry < 0:
+            extend_plane(values, home + last, scale[-1 - entry], value[-1 - entry], outside)
+        add_planes(
+            values, home + last - face,
+            outside if entry < 0 else values, np.uint64(0) if entry < 0 else upper,
+            home, last, face,
+            values, along_y, along_z, inverse_h2, six, out,
         )  # fmt: skip
 
 
 @device
-def sum_both_sides(values, bucket, distance, r, sums):
+def start_of(entry, home, size):
+    """First voxel of a neighbour; of the Bucket itself, to be corrected, where there is none."""
+    return np.uint64(entry) * size if entry >= 0 else home
+
+
+@device
+def sum_both_sides(values, home, size, distance, sums):
     """Sum of the voxels before and after; wrong where they are in another plane, row or Bucket."""
-    size = r * r * r
     count = size - distance - distance
-    home = bucket * size
     before = values[home : home + count]
     after = values[home + distance + distance : home + size]
     target = sums[distance : distance + count]
@@ -123,127 +159,98 @@ def sum_both_sides(values, bucket, distance, r, sums):
 
 
 @device
-def correct_rows(values, bucket, neighbours, scale, value, r, along_y):
+def correct_rows(values, home, lower, upper, r, along_y):
     """Correct the first and the last row of each plane, whose neighbours are in other Buckets."""
     face = r * r
-    size = face * r
-    home = bucket * size
     last = face - r
-    lower = neighbours[bucket, LOWER_Y]
-    upper = neighbours[bucket, UPPER_Y]
-    for plane in range(np.uint64(0), size, face):
+    for plane in range(np.uint64(0), face * r, face):
+        for k in range(plane, plane + r):
+            along_y[k] = values[lower + k + last] + values[home + k + r]
+            along_y[k + last] = values[home + k + last - r] + values[upper + k]
+
+
+@device
+def correct_rows_of_eight(values, home, lower, upper, along_y):
+    """Do the same for r = 8, where loops over rows would cost four times as much."""
+    for plane in range(np.uint64(0), np.uint64(512), np.uint64(64)):
         here = home + plane
-        if lower >= 0:
-            add_row(values, np.uint64(lower) * size + plane + last, here + r, r, along_y, plane)
-        else:
-            for k in range(r):
-                ghost = scale[-1 - lower] * values[here + k] + value[-1 - lower]
-                along_y[plane + k] = ghost + values[here + r + k]
-        if upper >= 0:
-            add_row(
-                values, here + last - r, np.uint64(upper) * size + plane, r, along_y, plane + last
-            )
-        else:
-            for k in range(r):
-                ghost = scale[-1 - upper] * values[here + last + k] + value[-1 - upper]
-                along_y[plane + last + k] = values[here + last - r + k] + ghost
+        add_eight(values, lower + plane + np.uint64(56), here + np.uint64(8), along_y, plane)
+        add_eight(
+            values, here + np.uint64(48), upper + plane, along_y, plane + np.uint64(56)
+        )  # fmt: skip
 
 
 @device
-def add_row(values, p, q, r, sums, place):
-    """Add two rows. Eight voxels are written out: a loop so short would cost four times as much."""
-    if r == np.uint64(8):
-        a = values[p] + values[q]
-        b = values[p + np.uint64(1)] + values[q + np.uint64(1)]
-        c = values[p + np.uint64(2)] + values[q + np.uint64(2)]
-        d = values[p + np.uint64(3)] + values[q + np.uint64(3)]
-        e = values[p + np.uint64(4)] + values[q + np.uint64(4)]
-        f = values[p + np.uint64(5)] + values[q + np.uint64(5)]
-        g = values[p + np.uint64(6)] + values[q + np.uint64(6)]
-        h = values[p + np.uint64(7)] + values[q + np.uint64(7)]
-        sums[place] = a
-        sums[place + np.uint64(1)] = b
-        sums[place + np.uint64(2)] = c
-        sums[place + np.uint64(3)] = d
-        sums[place + np.uint64(4)] = e
-        sums[place + np.uint64(5)] = f
-        sums[place + np.uint64(6)] = g
-        sums[place + np.uint64(7)] = h
-    else:
-        for k in range(r):
-            sums[place + k] = values[p + k] + values[q + k]
+def add_eight(values, p, q, sums, place):
+    a = values[p] + values[q]
+    b = values[p + np.uint64(1)] + values[q + np.uint64(1)]
+    c = values[p + np.uint64(2)] + values[q + np.uint64(2)]
+    d = values[p + np.uint64(3)] + values[q + np.uint64(3)]
+    e = values[p + np.uint64(4)] + values[q + np.uint64(4)]
+    f = values[p + np.uint64(5)] + values[q + np.uint64(5)]
+    g = values[p + np.uint64(6)] + values[q + np.uint64(6)]
+    h = values[p + np.uint64(7)] + values[q + np.uint64(7)]
+    sums[place] = a
+    sums[place + np.uint64(1)] = b
+    sums[place + np.uint64(2)] = c
+    sums[place + np.uint64(3)] = d
+    sums[place + np.uint64(4)] = e
+    sums[place + np.uint64(5)] = f
+    sums[place + np.uint64(6)] = g
+    sums[place + np.uint64(7)] = h
 
 
 @device
-def correct_lower_ends(values, bucket, neighbours, scale, value, r, along_z):
-    """Correct the first voxel of each row."""
+def correct_ends(values, home, lower, upper, r, along_z):
+    """Correct the first and the last voxel of each row."""
+    one = np.uint64(1)
+    last = r - one
+    for p in range(np.uint64(0), r * r * r, r):
+        along_z[p] = values[lower + p + last] + values[home + p + one]
+        along_z[p + last] = values[home + p + last - one] + values[upper + p]
+
+
+@device
+def extend_rows(values, bucket, neighbours, scale, value, r, along_y):
+    """Correct the rows at a boundary."""
+    face = r * r
+    last = face - r
+    home = bucket * face * r
+    entry = neighbours[bucket, LOWER_Y]
+    if entry < 0:
+        for plane in range(np.uint64(0), face * r, face):
+            for k in range(plane, plane + r):
+                ghost = scale[-1 - entry] * values[home + k] + value[-1 - entry]
+                along_y[k] = ghost + values[home + k + r]
+    entry = neighbours[bucket, UPPER_Y]
+    if entry < 0:
+        for plane in range(last, face * r, face):
+            for k in range(plane, plane + r):
+                ghost = scale[-1 - entry] * values[home + k] + value[-1 - entry]
+                along_y[k] = values[home + k - r] + ghost
+
+
+@device
+def extend_ends(values, bucket, neighbours, scale, value, r, along_z):
+    """Correct the ends of rows at a boundary."""
     one = np.uint64(1)
     size = r * r * r
     home = bucket * size
     entry = neighbours[bucket, LOWER_Z]
-    if entry >= 0:
-        there = np.uint64(entry) * size + r - one
-        for p in range(np.uint64(0), size, r):
-            along_z[p] = values[there + p] + values[home + p + one]
-    else:
+    if entry < 0:
         for p in range(np.uint64(0), size, r):
             ghost = scale[-1 - entry] * values[home + p] + value[-1 - entry]
             along_z[p] = ghost + values[home + p + one]
-
-
-@device
-def correct_upper_ends(values, bucket, neighbours, scale, value, r, along_z):
-    """Correct the last voxel of each row."""
-    one = np.uint64(1)
-    size = r * r * r
-    home = bucket * size
-    last = r - one
     entry = neighbours[bucket, UPPER_Z]
-    if entry >= 0:
-        there = np.uint64(entry) * size
-        for p in range(np.uint64(0), size, r):
-            along_z[p + last] = values[home + p + last - one] + values[there + p]
-    else:
-        for p in range(np.uint64(0), size, r):
-            ghost = scale[-1 - entry] * values[home + p + last] + value[-1 - entry]
-            along_z[p + last] = values[home + p + last - one] + ghost
+    if entry < 0:
+        for p in range(r - one, size, r):
+            ghost = scale[-1 - entry] * values[home + p] + value[-1 - entry]
+            along_z[p] = values[home + p - one] + ghost
 
 
 @device
-def finish_laplacian(
-    values, bucket, neighbours, scale, value, inverse_h2, six, r, along_y, along_z, outside, out
-):  # fmt: skip
-    """Add the neighbours along x: the first plane, all planes between, the last plane."""
-    face = r * r
-    size = face * r
-    home = bucket * size
-    last = size - face
-    zero = np.uint64(0)
-    entry = neighbours[bucket, LOWER_X]
-    if entry >= 0:
-        there = np.uint64(entry) * size + last
-        add_planes(values, there, values, home + face, home, zero, face,
-                   values, along_y, along_z, inverse_h2, six, out)  # fmt: skip
-    else:
-        extend(values, home, scale[-1 - entry], value[-1 - entry], outside)
-        add_planes(outside, zero, values, home + face, home, zero, face,
-                   values, along_y, along_z, inverse_h2, six, out)  # fmt: skip
-    add_planes(values, home, values, home + face + face, home, face, last - face,
-               values, along_y, along_z, inverse_h2, six, out)  # fmt: skip
-    entry = neighbours[bucket, UPPER_X]
-    if entry >= 0:
-        there = np.uint64(entry) * size
-        add_planes(values, home + last - face, values, there, home, last, face,
-                   values, along_y, along_z, inverse_h2, six, out)  # fmt: skip
-    else:
-        extend(values, home + last, scale[-1 - entry], value[-1 - entry], outside)
-        add_planes(values, home + last - face, outside, zero, home, last, face,
-                   values, along_y, along_z, inverse_h2, six, out)  # fmt: skip
-
-
-@device
-def extend(values, inside, scale, value, outside):
-    """Make the plane outside from the one inside, by a boundary condition."""
+def extend_plane(values, inside, scale, value, outside):
+    """Make the plane outside from the one inside."""
     for n in range(np.uint64(outside.shape[0])):
         outside[n] = scale * values[inside + n] + value
 
@@ -252,7 +259,7 @@ def extend(values, inside, scale, value, outside):
 def add_planes(
     lower, l, upper, u, home, first, count, values, along_y, along_z, inverse_h2, six, out
 ):  # fmt: skip
-    """Write the Laplacian of `count` voxels, from voxel `first` of the Bucket on."""
+    """Add the neighbours along x and write `count` voxels, from voxel `first` of the Bucket on."""
     below = lower[l : l + count]
     above = upper[u : u + count]
     here = values[home + first : home + first + count]

@@ -1,7 +1,7 @@
 """Conjugate gradients with the diagonal as preconditioner (Hestenes & Stiefel 1952).
 
-For systems of kind "spd" only. The null space of a singular system is taken out of the right-hand side and of every
-search direction, so a closed box of fluid needs no pinned cell.
+For systems of kind "spd" only. The null space of a singular system is taken out of the right-hand
+side and of every search direction, so a closed box of fluid needs no pinned cell.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ConjugateGradient:
             iterations += 1
         self._project(x)
         scale = math.sqrt(system.dot(b, b))
-        count = int(round(system.dot(np.ones_like(b), np.ones_like(b))))
+        count = round(system.dot(np.ones_like(b), np.ones_like(b)))
         return SolveReport(
             "conjugate_gradient",
             count,

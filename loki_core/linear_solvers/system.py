@@ -1,7 +1,7 @@
 """The interface between linear systems and their solvers, the same on one rank and on many.
 
-Vectors are flat float64 arrays of this rank's unknowns. `dot` sums over all ranks in a way that does not depend on their
-number where the System can offer that.
+Vectors are flat float64 arrays of this rank's unknowns. `dot` sums over all ranks in a way that
+does not depend on their number where the System can offer that.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """Embedding: particles that ride on an Object's degrees of freedom.
 
-    x_e = sum_k w_ek q_k,     J = dx_e / dq = w_ek I     (constant; block-sparse, kept as ids and weights)
+    x_e = sum_k w_ek q_k,     J = dx_e / dq = w_ek I     (constant, kept as ids and weights)
 
-Actions see embedded positions and give forces there; `pull_back` brings them to the degrees of freedom as J^T f. Degrees of
-freedom are named by id, so they may live on any rank; the plan of who asks whom is made once per layout.
+Actions see embedded positions and give forces there; `pull_back` brings them to the degrees of
+freedom as J^T f. Degrees of freedom are named by id, so they may live on any rank; the plan of who
+asks whom is made once per layout.
 """
 
 from __future__ import annotations

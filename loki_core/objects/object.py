@@ -1,7 +1,9 @@
 """Object: something in space that is simulated forward in time.
 
-An Object keeps its own state consistent: it ingests its input, advances its data, and says what it looks like. Its data
-are Particle Systems and Discrete Volumes; what acts on it, Forces, Constraints and Operators, sees only those.
+An Object keeps its own state consistent: it ingests its input, advances its data, and says what it
+    looks like. Its data
+are Particle Systems and Discrete Volumes; what acts on it, Forces, Constraints and Operators, sees
+only those.
 """
 
 from __future__ import annotations
@@ -17,12 +19,13 @@ from loki_core.behavior import Behavior
 from loki_core.data.accessors import ChannelData
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.errors import InputError
 from loki_core.pipeline.task import TaskOwner
 from loki_core.solver_setup import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
-#: Stored cost model of the load balance: what one element costs relative to one voxel. Measured once
-#: (docs/concepts/distribution.md) and kept fixed, so that partitions are reproducible.
+#: Stored cost model of the load balance: what one element costs relative to one voxel. Measured
+#: once (docs/concepts/distribution.md) and kept fixed, so that partitions are reproducible.
 PARTICLE_COST = 2.0
 
 
@@ -88,7 +91,7 @@ class Object(TaskOwner):
         """Build the start state from the input streams. Collective."""
 
     def output(self) -> Any:
-        """This rank's part of what the Object looks like now, as a stream in world space."""
+        """What the Object looks like now, this rank's part, as a stream in world space."""
         raise NotImplementedError(f"{type(self).__name__} has no output")
 
     def check_state(self) -> str | None:
@@ -106,6 +109,14 @@ class Object(TaskOwner):
     def count(self) -> int:
         """Elements on this rank, for progress reports."""
         return 0
+
+    def read(self, channel: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Ids and values of this rank's elements; positions in world space."""
+        raise InputError(f'{self.path} has no channel "{channel}" to read')
+
+    def write(self, channel: str, values: NDArray[Any]) -> None:
+        """Set a channel from an array over all elements, ordered by id. Collective."""
+        raise InputError(f'{self.path} has no channel "{channel}" to write')
 
     # -- sparse parameters -----------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Particle sources: where new particles appear on a stream, and with what velocity.
 
-Points are chosen evenly; places on a Surface by area, on Curves and Wireframes by length. A place is a pure function of the
-particle's random numbers, so it depends on neither threads nor ranks.
+Points are chosen evenly; places on a Surface by area, on Curves and Wireframes by length. A place
+is a pure function of the particle's random numbers, so it depends on neither threads nor ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNIFORMS_PER_PLACE = 3
 
 
 class Places(NamedTuple):
-    """World positions [n, 3] m, unit normals [n, 3] (zero without a surface), velocities [n, 3] m/s."""
+    """World positions [m], unit normals (zero without a surface), velocities [m/s]; all [n, 3]."""
 
     position: NDArray[np.float64]
     normal: NDArray[np.float64]
@@ -35,7 +35,9 @@ def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Plac
         label: Who emits, for messages.
     """
     if not isinstance(source, Mesh):
-        raise InputError(f"{label}: cannot emit from a {type(source).__name__}; give points or a mesh")
+        raise InputError(
+            f"{label}: cannot emit from a {type(source).__name__}; give points or a mesh"
+        )
     if source.point_count == 0:
         raise InputError(f"{label}: the source stream has no points to emit from")
     corners = _simplices(source)
@@ -94,7 +96,8 @@ def _choose(
 def _mix(
     values: NDArray[np.float64], corners: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    return np.einsum("nk,nkc->nc", weights, values[corners])
+    mixed: NDArray[np.float64] = np.einsum("nk,nkc->nc", weights, values[corners])
+    return mixed
 
 
 def _normals(position: NDArray[np.float64], corners: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -102,4 +105,6 @@ def _normals(position: NDArray[np.float64], corners: NDArray[np.int64]) -> NDArr
     second = position[corners[:, 2]] - position[corners[:, 0]]
     normal = np.cross(first, second)
     length = np.linalg.norm(normal, axis=1, keepdims=True)
-    return np.divide(normal, length, out=np.zeros_like(normal), where=length > 0.0)
+    unit: NDArray[np.float64] = np.zeros_like(normal)
+    np.divide(normal, length, out=unit, where=length > 0.0)
+    return unit

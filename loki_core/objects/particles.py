@@ -1,7 +1,8 @@
 """Particle Object: particles without neighbours. Forces move them; they are emitted, age and die.
 
-A substep is backward Euler on each particle's own 3x3 system (kernels/lagrangian_step), so implicit Forces such as drag are
-stable at any stiffness. The mass of a particle is its density times the volume of a ball of its radius.
+A substep is backward Euler on each particle's own 3x3 system (kernels/lagrangian_step), so implicit
+Forces such as drag are stable at any stiffness. The mass of a particle is its density times the
+volume of a ball of its radius.
 """
 
 from __future__ import annotations
@@ -85,7 +86,12 @@ class ParticleObject(Behavior, kind="object"):
         0.0, minimum=0.0, maximum=1.0, doc="Part by which lifetimes are shortened at random."
     )
     radius: float = parameter(
-        0.005, unit="m", minimum=1e-9, varies="vertex", channel="radius", doc="Radius of a particle."
+        0.005,
+        unit="m",
+        minimum=1e-9,
+        varies="vertex",
+        channel="radius",
+        doc="Radius of a particle.",
     )
     density: float = parameter(
         1000.0,
@@ -157,7 +163,7 @@ class Particles(Object):
     # -- start -----------------------------------------------------------------------------
 
     def ingest(self) -> None:
-        """Take the input stream's points, each rank an equal share; they find their ranks at once."""
+        """Take the input stream's points, each rank an equal share; they find their ranks."""
         if self.behavior.input is None:
             self.particles.rebucketize()
             return
@@ -216,7 +222,8 @@ class Particles(Object):
             dtype=self.scope.dtype,
         )
         if step:
-            return values[rows]
+            chosen: NDArray[Any] = values[rows]
+            return chosen
         return np.full(rows.stop - rows.start, values[0], self.scope.dtype)
 
     # -- emission --------------------------------------------------------------------------
@@ -367,7 +374,7 @@ class Particles(Object):
         particle = int(self.particles.local("id")[kept][row])
         return (
             f"particle id {particle} has position {position[kept][row].tolist()} m and velocity "
-            f"{velocity[kept][row].tolist()} m/s, beyond maximum_speed = {maximum:g} m/s or not finite"
+            f"{velocity[kept][row].tolist()} m/s: not finite, or faster than {maximum:g} m/s"
         )
 
     def time_step_limit(self) -> float:
@@ -409,7 +416,7 @@ class Particles(Object):
         return self.particles.local("id")[kept], values
 
     def write(self, channel: str, values: NDArray[Any]) -> None:
-        """Set a channel from an array over all particles, ordered by id; positions in world space."""
+        """Set a channel of all particles, ordered by id; positions in world space."""
         comm = self.scope.domain.comm
         ids = np.sort(np.concatenate(comm.all_gather(self.particles.local("id").copy())))
         values = np.asarray(values)
@@ -417,7 +424,9 @@ class Particles(Object):
             self.particles.add_channel(channel, values.dtype, values.shape[1:])
         expected = (len(ids), *self.particles.channel(channel).shape)
         if values.shape != expected:
-            raise InputError(f"{self.path}.{channel}: shape {values.shape} given, {expected} expected")
+            raise InputError(
+                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
+            )
         rows = np.searchsorted(ids, self.particles.local("id"))
         mine = values[rows]
         if channel == "position":
@@ -440,6 +449,6 @@ def _in_ball(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:
     height = 2.0 * uniforms[:, 1] - 1.0
     ring = np.sqrt(np.maximum(0.0, 1.0 - height * height))
     angle = 2.0 * np.pi * uniforms[:, 2]
-    return radius[:, None] * np.stack(
-        (ring * np.cos(angle), height, ring * np.sin(angle)), axis=1
-    )
+    directions = np.stack((ring * np.cos(angle), height, ring * np.sin(angle)), axis=1)
+    vectors: NDArray[np.float64] = radius[:, None] * directions
+    return vectors

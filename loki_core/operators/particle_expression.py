@@ -1,12 +1,13 @@
-"""Particle Expression: a user's snippet, run over each particle of the Group at a user-facing Stage.
+"""Particle Expression: a user's snippet, run over each particle at a user-facing Stage.
 
     speed = length(velocity)
     heat = clamp(heat + dt * a * speed, 0.0, 1.0)
     if age > 2.0:
         alive = False
 
-The language is a small, typed, safe subset of Python (loki_core/expressions). Names of channels read and write them;
-`dt`, `time`, `frame`, `id` and the four user values `a` to `d` can be read. Positions are world positions.
+The language is a small, typed, safe subset of Python (loki_core/expressions). Names of channels
+read and write them; `dt`, `time`, `frame`, `id` and the four user values `a` to `d` can be read.
+Positions are world positions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,12 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
-from loki_core.expressions import ChannelType, CheckedExpression, check_expression, compile_expression
+from loki_core.expressions import (
+    ChannelType,
+    CheckedExpression,
+    check_expression,
+    compile_expression,
+)
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import USER_STAGES, Stage
 from loki_core.pipeline.task import Step, task

@@ -1,7 +1,8 @@
 """The communicator: MPI behind one small object, with a serial twin.
 
-This is the only file that imports mpi4py. Everything that is sent is a numpy array or bytes: nothing is pickled. Both
-communicators have the same methods, so that no caller asks whether there is MPI.
+This is the only file that imports mpi4py. Everything that is sent is a numpy array or bytes:
+nothing is pickled. Both communicators have the same methods, so that no caller asks whether there
+is MPI.
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ class MpiCommunicator(Communicator):
         gathered = np.empty((self.size, *array.shape), dtype=array.dtype)
         self._comm.Allgather(array.view(np.uint8), gathered.view(np.uint8))
         combine = {"sum": np.add, "min": np.minimum, "max": np.maximum}[operation]
-        result = gathered[0].copy()
+        result: Array = gathered[0].copy()
         for other in gathered[1:]:  # rank order, so that every rank rounds alike
             combine(result, other, out=result)
         return result

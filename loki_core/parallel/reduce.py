@@ -1,9 +1,11 @@
 """Sums that do not depend on the order, so neither on threads nor on ranks.
 
-Every float64 is an integer times 2^-1074. Its 53-bit mantissa is cut into 32-bit pieces that are added into a row of
-int64 bins, 32 binary places apart: integer addition is exact and associative. Ranks add their rows, and the exact total
-is rounded once. (The idea is the long accumulator of U. Kulisch; here with carries kept until the end, which 2^31
-additions cannot overflow.)
+Every float64 is an integer times 2^-1074. Its 53-bit mantissa is cut into 32-bit pieces that are
+added into a row of
+int64 bins, 32 binary places apart: integer addition is exact and associative. Ranks add their rows,
+    and the exact total
+is rounded once. (The idea is the long accumulator of U. Kulisch; here with carries kept until the
+end, which 2^31 additions cannot overflow.)
 
 Bulk kernels first sum per Bucket, in the Bucket's own fixed order, and hand those sums here.
 """
@@ -45,6 +47,6 @@ def _round_bins(bins: NDArray[np.int64]) -> float:
         return math.nan
     total = sum(int(count) << (32 * place) for place, count in enumerate(bins[:BIN_COUNT]) if count)
     try:
-        return total / _UNIT  # true division of integers rounds once, correctly
+        return float(total / _UNIT)  # true division of integers rounds once, correctly
     except OverflowError:
         return math.copysign(math.inf, total)

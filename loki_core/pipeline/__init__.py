@@ -1,1 +1,1 @@
-"""The simulation pipeline: Stages, Tasks, the schedule, the timeline, and the Solver that owns them."""
+"""The simulation pipeline: Stages, Tasks, schedule, timeline, and the Solver."""

@@ -52,9 +52,7 @@ class Action(TaskOwner):
 
     def resolve(self, name: str, dtype: DTypeLike) -> Resolved:
         """A parameter as kernels read it, `(values, step)`, for every vertex of the target."""
-        resolved: Resolved = self.target.resolve(
-            self.behavior, name, label=self.path, dtype=dtype
-        )
+        resolved: Resolved = self.target.resolve(self.behavior, name, label=self.path, dtype=dtype)
         return resolved
 
     def declare(
@@ -62,4 +60,6 @@ class Action(TaskOwner):
     ) -> tuple[Stage, Declaration]:
         """Add the painted channels that override parameters to what the Task reads."""
         painted = (f"particles.{c}" for c in self.target.overriding_channels(self.behavior))
-        return stage, replace(declaration, reads=tuple(dict.fromkeys((*declaration.reads, *painted))))
+        return stage, replace(
+            declaration, reads=tuple(dict.fromkeys((*declaration.reads, *painted)))
+        )

@@ -1,7 +1,8 @@
 """Hand the parts of a saved state to another number of ranks.
 
-A checkpoint has one part per rank that wrote it. Each new rank takes a share of the old parts; `Solver.restore` then sends
-every particle and Bucket to its new owner, so which rank read it first does not matter.
+A checkpoint has one part per rank that wrote it. Each new rank takes a share of the old parts;
+`Solver.restore` then sends every particle and Bucket to its new owner, so which rank read it first
+does not matter.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def _emptied(part: dict[str, Any]) -> dict[str, Any]:
     emptied["objects"] = {
         path: {
             **item,
-            "data": {name: _map_arrays(data, lambda a: a[:0]) for name, data in item["data"].items()},
+            "data": {
+                name: _map_arrays(data, lambda a: a[:0]) for name, data in item["data"].items()
+            },
         }
         for path, item in part["objects"].items()
     }

@@ -1,8 +1,9 @@
 """The schedule: which Task of which Behavior runs at which Stage (Algorithm 1 of the paper).
 
-For each Stage, for each Group: Objects first, then Actions, by class and path; never by the order in which the tree was
-written. Two Tasks of one Stage that conflict (one writes what the other reads or writes) cannot be ordered by that rule,
-so they are an error here, before anything runs.
+For each Stage, for each Group: Objects first, then Actions, by class and path; never by the order
+    in which the tree was
+written. Two Tasks of one Stage that conflict (one writes what the other reads or writes) cannot be
+ordered by that rule, so they are an error here, before anything runs.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class ScheduledTask:
 Schedule = dict[Stage, list[ScheduledTask]]
 
 
-def build_schedule(groups: Iterable[tuple[str, Iterable[TaskOwner], Iterable[TaskOwner]]]) -> Schedule:
+def build_schedule(
+    groups: Iterable[tuple[str, Iterable[TaskOwner], Iterable[TaskOwner]]],
+) -> Schedule:
     """Map all Tasks onto Stages.
 
     Args:
@@ -55,9 +58,7 @@ def build_schedule(groups: Iterable[tuple[str, Iterable[TaskOwner], Iterable[Tas
             for owner in sorted(owners, key=lambda o: (type(o).__name__, o.path)):
                 for one in owner.tasks():
                     statistics = TaskStatistics(f"{owner.path}.{one.name}", one.stage.name)
-                    schedule[one.stage].append(
-                        ScheduledTask(one, owner, group, kind, statistics)
-                    )
+                    schedule[one.stage].append(ScheduledTask(one, owner, group, kind, statistics))
     for stage, tasks in schedule.items():
         _refuse_conflicts(stage, tasks)
     return schedule
@@ -85,8 +86,8 @@ def _refuse_conflicts(stage: Stage, tasks: list[ScheduledTask]) -> None:
         for key, name in read.items():
             if key in uses and uses[key][1] == "accumulates":
                 raise _conflict(stage, scheduled, uses[key][0], name)
-        changes |= {key: (scheduled, "writes") for key in written}
-        uses |= {key: (scheduled, "accumulates") for key in added}
+        changes |= dict.fromkeys(written, (scheduled, "writes"))
+        uses |= dict.fromkeys(added, (scheduled, "accumulates"))
         uses |= {key: (scheduled, "reads") for key in read if key not in added}
 
 
@@ -97,9 +98,7 @@ def _identity(data: dict[str, ChannelData], name: str) -> tuple[int, str]:
     return id(data[data_name]), channel
 
 
-def _conflict(
-    stage: Stage, one: ScheduledTask, other: ScheduledTask, name: str
-) -> ScheduleError:
+def _conflict(stage: Stage, one: ScheduledTask, other: ScheduledTask, name: str) -> ScheduleError:
     remedy = (
         "merge the two, or run one of them at another user-facing Stage"
         if stage.user_facing

@@ -4,8 +4,10 @@
     solver.run(48)
     positions = solver.read("Sparks/ParticleObject", "position")
 
-It creates the Grid Domain, the Objects and the Actions, builds the schedule, and drives the timeline. It knows no file and
-no socket: whoever wants frames on disk adds an observer and asks for `output`, `state` or `statistics`.
+It creates the Grid Domain, the Objects and the Actions, builds the schedule, and drives the
+timeline. It knows no file and
+no socket: whoever wants frames on disk adds an observer and asks for `output`, `state` or
+    `statistics`.
 """
 
 from __future__ import annotations
@@ -43,11 +45,12 @@ class Inactive:
 
 
 class Solver:
-    """Objects and Actions of a Solver Setup, stepped along the timeline. All methods are collective.
+    """Objects and Actions of a Solver Setup, stepped along the timeline. Collective throughout.
 
     Args:
         setup: What is simulated.
-        inputs: Streams by name, each a mesh, Points or Voxels, or a function `frame -> stream` if animated.
+        inputs: Streams by name, each a mesh, Points or Voxels, or a function `frame -> stream` if
+            animated.
         comm: The ranks; those of the MPI job if there is one, else this process alone.
         threads: Threads of this rank; all cores if None.
     """
@@ -234,14 +237,14 @@ class Solver:
                 self._create_one(path, behavior, [])
         for path, behavior in self.setup.behaviors():
             if behavior.kind != "object":
-                reached = [
-                    self.objects[p] for p in self.setup.reach(path) if p in self.objects
-                ]
+                reached = [self.objects[p] for p in self.setup.reach(path) if p in self.objects]
                 self._create_one(path, behavior, reached)
 
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
         scope = Scope(path, objects, self.inputs, self.domain, self.settings)
-        missing = [s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs]
+        missing = [
+            s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs
+        ]
         if missing:
             self.inactive.append(Inactive(path, f'there is no input stream "{missing[0]}"'))
             return
@@ -296,7 +299,9 @@ class Solver:
     def object(self, path: str) -> Object:
         """The Object at a path of the tree."""
         if path not in self.objects:
-            raise InputError(f'{self.setup.name} has no Object "{path}"{did_you_mean(path, self.objects)}')
+            raise InputError(
+                f'{self.setup.name} has no Object "{path}"{did_you_mean(path, self.objects)}'
+            )
         return self.objects[path]
 
     def read(self, path: str, channel: str) -> NDArray[Any]:
@@ -308,11 +313,11 @@ class Solver:
         return values[np.argsort(ids, kind="stable")]
 
     def write(self, path: str, channel: str, values: NDArray[Any]) -> None:
-        """Set a channel of an Object from a whole array, ordered by id: initial fields, art direction."""
+        """Set a channel of an Object from a whole array, ordered by id: initial fields."""
         self.object(path).write(channel, values)
 
     def outputs(self) -> dict[str, Any]:
-        """This rank's part of every Object, as streams in world space."""
+        """Every Object, this rank's part, as streams in world space."""
         return {path: item.output() for path, item in self.objects.items()}
 
     def counts(self) -> dict[str, int]:
@@ -343,7 +348,8 @@ class Solver:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from a state of the same Solver Setup; its parts may come from other ranks.
 
-        With the same number of ranks the run continues bit for bit; otherwise the data are cut anew.
+        With the same number of ranks the run continues bit for bit; otherwise the data are cut
+        anew.
         """
         same_ranks = len(state["cuts"]) == len(self.domain.cuts)
         self.timeline.restore(state["timeline"])
@@ -352,7 +358,7 @@ class Solver:
         known = set(state["objects"])
         if known != set(self.objects):
             raise InputError(
-                f"the state has Objects {sorted(known)}, the Solver Setup has {sorted(self.objects)}"
+                f"the state has Objects {sorted(known)}, the setup has {sorted(self.objects)}"
             )
         for path, item in self.objects.items():
             own = state["objects"][path]

@@ -1,8 +1,8 @@
 """Stages, in execution order: the time integrator's contents page.
 
-User-facing Stages are stable names at which expressions may run; developer-facing ones may be added, renamed or
-reordered here, and nowhere else. A Stage belongs to a loop of the timeline: it runs once ("setup"), per frame, per
-substep, or per Newton iteration.
+User-facing Stages are stable names at which expressions may run; developer-facing ones may be
+added, renamed or reordered here, and nowhere else. A Stage belongs to a loop of the timeline: it
+runs once ("setup"), per frame, per substep, or per Newton iteration.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Stage(Enum):
     GROUP_ENTER = _user("substep", "particles arrive from other Groups")
 
     PRE_SOLVE = _user("substep", "the state at t is complete")
-    RESET_ACCUMULATORS = _developer("substep", "start values of the step are kept, sums are cleared")
+    RESET_ACCUMULATORS = _developer(
+        "substep", "start values of the step are kept, sums are cleared"
+    )
     PARTICLES_TO_GRID = _developer("substep", "particles' mass and momentum go to the grid")
     DETECT_CONTACTS = _developer("substep", "contacts are found, constraints emitted")
 
@@ -56,7 +58,9 @@ class Stage(Enum):
     MOVE_ITERATE = _developer("newton", "positions follow the corrected velocities")
 
     UPDATE_FLUIDS = _user("newton", "the fluids' solves begin, solids fixed")
-    TRANSFER_SOLIDS_TO_GRID = _developer("newton", "solids' velocities, inertia and drag go to the grid")
+    TRANSFER_SOLIDS_TO_GRID = _developer(
+        "newton", "solids' velocities, inertia and drag go to the grid"
+    )
     EVALUATE_FLUID_FORCES = _developer("newton", "u* by operator splitting, implicit in drag")
     SOLVE_VISCOSITY = _developer("newton", "viscous stress")
     SOLVE_PRESSURE = _developer("newton", "incompressibility")
@@ -100,14 +104,10 @@ class Stage(Enum):
 _ORDER = {stage.name: number for number, stage in enumerate(Stage)}
 
 SUBSTEP_BEFORE_NEWTON = tuple(
-    stage
-    for stage in Stage
-    if stage.loop == "substep" and stage.order < Stage.UPDATE_SOLIDS.order
+    stage for stage in Stage if stage.loop == "substep" and stage.order < Stage.UPDATE_SOLIDS.order
 )
 NEWTON = tuple(stage for stage in Stage if stage.loop == "newton")
 SUBSTEP_AFTER_NEWTON = tuple(
-    stage
-    for stage in Stage
-    if stage.loop == "substep" and stage.order > Stage.UPDATE_SOLIDS.order
+    stage for stage in Stage if stage.loop == "substep" and stage.order > Stage.UPDATE_SOLIDS.order
 )
 USER_STAGES = tuple(stage.name for stage in Stage if stage.user_facing)

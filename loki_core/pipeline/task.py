@@ -1,8 +1,8 @@
 """Tasks: units of work, declared next to their code with the Stage they run at and what they touch.
 
-    @task(Stage.MOVE_PARTICLES, reads=("particles.velocity",), writes=("particles.position",))
-    def move(self, access, step):
-        ...
+@task(Stage.MOVE_PARTICLES, reads=("particles.velocity",), writes=("particles.position",))
+def move(self, access, step):
+    ...
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class TaskOwner:
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Complete a Task's declaration with what only the instance knows, such as painted channels."""
+        """Complete a declaration with what only the instance knows, such as painted channels."""
         return stage, declaration
 
     def state(self) -> dict[str, Any]:

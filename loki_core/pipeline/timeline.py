@@ -4,8 +4,8 @@
     substep    Stages before Newton, the Newton loop, Stages after it
     retry      a substep that ends in a bad state is undone and tried with half the dt
 
-A substep's length is the rest of the frame over a whole number of substeps, so that frames are hit exactly. Every
-decision is taken by all ranks together.
+A substep's length is the rest of the frame over a whole number of substeps, so that frames are hit
+exactly. Every decision is taken by all ranks together.
 """
 
 from __future__ import annotations
@@ -94,7 +94,9 @@ class Timeline:
 
     def _frame_end(self) -> Step:
         settings = self.settings
-        return Step(self.frame, self.time, settings.frame_duration, self.substep, 0, settings.random_seed)
+        return Step(
+            self.frame, self.time, settings.frame_duration, self.substep, 0, settings.random_seed
+        )
 
     def _halve(self, runner: StageRunner, dt: float, error: LokiError) -> None:
         self.halvings += 1
@@ -114,7 +116,9 @@ class Timeline:
         if not self.settings.adaptive_substeps:
             return planned
         limit = runner.time_step_limit()
-        wanted = math.ceil(rest / limit * (1.0 - 1e-9)) if limit > 0.0 else self.settings.max_substeps
+        wanted = (
+            math.ceil(rest / limit * (1.0 - 1e-9)) if limit > 0.0 else self.settings.max_substeps
+        )
         return max(1, planned, min(wanted, self.settings.max_substeps - self.substeps_of_frame))
 
     def _run_substep(self, runner: StageRunner, step: Step) -> None:

@@ -67,7 +67,7 @@ def iso_surface(voxels: Voxels, channel: str, value: float, *, inside_below: boo
     image.point_data["values"] = padded.ravel(order="F")
     found = image.contour([value], scalars="values", compute_normals=False)
     faces = np.asarray(found.faces).reshape(-1, 4)[:, 1:]
-    if not inside_below:
+    if inside_below:  # VTK makes them face lower values
         faces = faces[:, ::-1]
     return Surface.from_faces(np.asarray(found.points, np.float64), np.ascontiguousarray(faces))
 

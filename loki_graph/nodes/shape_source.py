@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 Points = npt.NDArray[np.float64]
 SHAPES = ("sphere", "box", "disc", "grid", "line")
-BOX_FACES = [[0, 2, 3, 1], [4, 5, 7, 6], [0, 1, 5, 4], [2, 6, 7, 3], [0, 4, 6, 2], [1, 3, 7, 5]]
+BOX_FACES = [[0, 1, 3, 2], [4, 6, 7, 5], [0, 4, 5, 1], [2, 3, 7, 6], [0, 2, 6, 4], [1, 5, 7, 3]]
 
 
 class ShapeSource(Node):

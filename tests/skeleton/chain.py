@@ -1,8 +1,9 @@
 """A chain of Distance Constraints between embedded particles, spread over ranks.
 
-The carriers q are ordinary particles, owned by Bucket; each embedded particle is the middle of two of them. A Constraint
-holds two consecutive middles at their start distance: E = S C^2, C = |x0 - x1| - d, S = k / 2, backward Euler with the
-Gauss-Newton Hessian 2 S grad C grad C^T, and conjugate gradients on (M + dt^2 K) dv = dt f - M (v - v0).
+The carriers q are ordinary particles, owned by Bucket; each embedded particle is the middle of two
+of them. A Constraint holds two consecutive middles at their start distance: E = S C^2, C = |x0 -
+x1| - d, S = k / 2, backward Euler with the Gauss-Newton Hessian 2 S grad C grad C^T, and conjugate
+gradients on (M + dt^2 K) dv = dt f - M (v - v0).
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
         self.ends[0].pull_back(access, pull, force)
         self.ends[1].pull_back(access, -pull, force)
         system = _ChainSystem(self, access, mass, normal, step.dt**2 * k)
-        b_vector = (step.dt * force - mass[:, None] * (velocity - access["particles.start_velocity"]))
+        b_vector = step.dt * force - mass[:, None] * (velocity - access["particles.start_velocity"])
         change = np.zeros(velocity.size)
         solver = ConjugateGradient()
         solver.prepare(system)
@@ -141,7 +142,13 @@ class _ChainSystem:
     kind, block_size, null_space = "spd", 3, []
 
     def __init__(self, action, access, mass, normal, scale):
-        self.action, self.access, self.mass, self.normal, self.scale = action, access, mass, normal, scale
+        self.action, self.access, self.mass, self.normal, self.scale = (
+            action,
+            access,
+            mass,
+            normal,
+            scale,
+        )
         self.size = 3 * len(mass)
         self.comm = action.target.scope.domain.comm
 

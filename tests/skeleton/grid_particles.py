@@ -86,7 +86,9 @@ class GridParticles(Particles):
                 momentum,
             )
         mass = momentum[:, :1]
-        access["volume.velocity"][:] = np.where(mass > 0, momentum[:, 1:] / np.where(mass > 0, mass, 1), 0)
+        access["volume.velocity"][:] = np.where(
+            mass > 0, momentum[:, 1:] / np.where(mass > 0, mass, 1), 0
+        )
         per_bucket = momentum.sum(axis=(2, 3, 4))
         self.sums.append(exact_sums(self.scope.domain.comm, per_bucket))
 
@@ -113,9 +115,7 @@ class GridParticles(Particles):
         )
         access["particles.velocity"][:] = values
 
-    @task(
-        Stage.ADVECT_VOLUMES, reads=("particles.velocity",), writes=("particles.position",)
-    )
+    @task(Stage.ADVECT_VOLUMES, reads=("particles.velocity",), writes=("particles.position",))
     def drift(self, access, step):
         dt = access["particles.position"].dtype.type(step.dt)
         access["particles.position"][:] += dt * access["particles.velocity"]

@@ -1,4 +1,4 @@
-"""A Poisson solve on a Discrete Volume: walls inside a Bucket, or periodic axes, on any number of ranks."""
+"""A Poisson solve on a Discrete Volume, with walls inside a Bucket or with periodic axes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ class PoissonVolume(Object):
         h = domain.bucket_size / r
         corner = self.volume.buckets.coords[: self.volume.buckets.local_count] * domain.bucket_size
         grid = np.stack(np.meshgrid(*[(np.arange(r) + 0.5) * h] * 3, indexing="ij"))
-        return corner[:, :, None, None, None] + grid[None] + domain.origin[None, :, None, None, None]
+        return (
+            corner[:, :, None, None, None] + grid[None] + domain.origin[None, :, None, None, None]
+        )
 
     def ingest(self):
         domain = self.scope.domain
@@ -69,7 +71,9 @@ class PoissonVolume(Object):
         weight = np.zeros_like(self.volume.local("weight"))
         for axis in range(3):
             lower = centre[:, axis] - h
-            open_below = np.ones_like(inside) if domain.periodic[axis] else lower > domain.lower[axis]
+            open_below = (
+                np.ones_like(inside) if domain.periodic[axis] else lower > domain.lower[axis]
+            )
             weight[:, axis] = inside & open_below
         self.volume.local("weight")[:] = weight
         self.volume.mark_written("weight")
@@ -82,7 +86,7 @@ class PoissonVolume(Object):
         return np.where(domain.periodic, 2.0, 1.0) * np.pi / length
 
     def solution(self, centre):
-        """A product of cosines: exact eigenvector of the discrete operator with walls or periods."""
+        """A product of cosines: an exact eigenvector of the discrete operator."""
         domain = self.scope.domain
         k = self.wave_numbers()[None, :, None, None, None]
         return np.prod(np.cos(k * (centre - domain.lower[None, :, None, None, None])), axis=1)
@@ -152,5 +156,7 @@ class _Poisson:
         out = np.empty((self.local, 1, 8, 8, 8))
         buckets = self.volume.buckets
         weight = self.access["volume.weight"]
-        laplacian_diagonal(weight, self.boundary, buckets.local, buckets.neighbours, self.scale, out)
+        laplacian_diagonal(
+            weight, self.boundary, buckets.local, buckets.neighbours, self.scale, out
+        )
         return out.reshape(-1)

@@ -1,0 +1,95 @@
+"""`wtloki inspect`: show what is in a cache, checkpoint, volume, mesh or setup."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bridges.standalone.options import machine_options, print_json
+
+EXIT_DAMAGED = 5
+_SKIPPED = ("kind", "path", "objects", "channels", "problems", "tree", "counts", "bounds")
+
+
+@click.command("inspect")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--frame", type=int, help="The frame of a cache to look at; the last by default.")
+@click.option("--verify", is_flag=True, help="Check every checksum; exit with 5 if damaged.")
+@machine_options
+def command(path: Path, *, frame: int | None, verify: bool, as_json: bool) -> int:
+    """Show what is in a frame cache, a checkpoint, a .vdb, a mesh or a setup file."""
+    from bridges.standalone.inspection import inspect_path
+
+    found = inspect_path(path, frame=frame, verify=verify)
+    if as_json:
+        print_json(found)
+    else:
+        for line in _lines(found, verify=verify):
+            click.echo(line)
+    return EXIT_DAMAGED if found["problems"] else 0
+
+
+def _lines(found: dict[str, Any], *, verify: bool) -> Iterator[str]:
+    yield f"{found['path']}: {found['kind']}"
+    for key, value in found.items():
+        if key not in _SKIPPED and value not in (None, {}, []):
+            yield f"  {key.replace('_', ' ')}: {_short(key, value)}"
+    if "tree" in found:
+        yield found["tree"]
+    if found["kind"] == "stream":
+        yield from _stream_lines(found, "  ")
+    objects = found.get("objects", {})
+    if isinstance(objects, dict):
+        for path, stream in objects.items():
+            yield f"  {path}"
+            yield from _stream_lines(stream, "    ")
+    elif objects:
+        yield f"  objects: {', '.join(objects)}"
+    for problem in found["problems"]:
+        yield f"damaged: {problem}"
+    if verify and not found["problems"]:
+        yield "  every checksum is right"
+
+
+def _stream_lines(stream: dict[str, Any], indent: str) -> Iterator[str]:
+    counts = ", ".join(f"{count:,} {word}s" for word, count in stream["counts"].items() if count)
+    yield f"{indent}{stream['type']}: {counts or 'empty'}"
+    if stream["bounds"] is not None:
+        low, high = ([f"{x:.4g}" for x in corner] for corner in stream["bounds"])
+        yield f"{indent}from ({', '.join(low)}) to ({', '.join(high)}) m"
+    for channel in stream["channels"]:
+        kind = channel["dtype"]
+        if channel["components"] != 1:
+            kind += f"[{channel['components']}]"
+        spread = ""
+        if channel["minimum"] is not None:
+            spread = f"  {channel['minimum']:.6g} to {channel['maximum']:.6g}"
+        if channel["not_finite"]:
+            spread += f"  {channel['not_finite']} NOT FINITE"
+        yield f"{indent}  {channel['location']:<10}{channel['name']:<18}{kind:<12}{spread}".rstrip()
+
+
+def _short(key: str, value: Any) -> str:
+    if key == "frames" and isinstance(value, list):
+        return _ranges(value)
+    if key == "checkpoints":
+        return ", ".join(str(one) for one in value)
+    if key == "bytes":
+        return f"{value:,}"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_short(name, one)}" for name, one in value.items())
+    return str(value)
+
+
+def _ranges(frames: list[int]) -> str:
+    """Return frames as `1-24, 30`."""
+    parts: list[list[int]] = []
+    for frame in frames:
+        if parts and frame == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], frame]
+        else:
+            parts.append([frame])
+    return ", ".join("-".join(str(one) for one in part) for part in parts)
