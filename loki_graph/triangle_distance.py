@@ -128,19 +128,15 @@ def _side(plane: Floats, k: int, column: Floats) -> Floats:
 def _boxes(sizes: Indices) -> Iterator[tuple[Indices, Indices]]:
     """Split boxes of lattice points [t, 3] into pieces of (box of each point, its place in it)."""
     volumes = np.prod(sizes, axis=1)
-    begin = 0
     ends = np.cumsum(volumes)
-    while begin < len(volumes):
-        base = int(ends[begin - 1]) if begin else 0
-        stop = max(begin + 1, int(np.searchsorted(ends, base + CANDIDATES, side="right")))
-        chosen = np.repeat(np.arange(begin, stop), volumes[begin:stop])
-        number = np.arange(len(chosen)) - np.repeat(
-            ends[begin:stop] - volumes[begin:stop] - base, volumes[begin:stop]
-        )
+    total = int(ends[-1]) if len(ends) else 0
+    for start in range(0, total, CANDIDATES):
+        number = np.arange(start, min(start + CANDIDATES, total))
+        chosen = np.searchsorted(ends, number, side="right")
+        number -= ends[chosen] - volumes[chosen]
         ny, nz = sizes[chosen, 1], sizes[chosen, 2]
         local = np.stack([number // (ny * nz), number // nz % ny, number % nz], axis=1)
         yield chosen, local
-        begin = stop
 
 
 def _squared_distance(p: Floats, triangles: Floats) -> Floats:

@@ -9,7 +9,7 @@ from loki_core.data.voxels import MAX_COORD, Voxels
 from loki_core.errors import InputError
 
 BLOCK = 8  # voxels along the edge of a block: a VDB leaf
-MAX_VOXELS = 1 << 27  # of one volume that a node makes
+MAX_VOXELS = 1 << 26  # of one volume that a node makes
 
 
 def voxel_centres(voxels: Voxels) -> npt.NDArray[np.float64]:
@@ -37,10 +37,11 @@ def blocks_near(
             f"{voxel_size:g} m; choose a larger voxel_size"
         )
     lower = np.unique(np.floor((positions - reach) / edge).astype(np.int64), axis=0)
-    steps = np.arange(int(np.ceil(2.0 * reach / edge)) + 1)
+    span = int(np.ceil(2.0 * reach / edge)) + 1  # blocks along an axis around one point
+    if len(lower) * span**3 > 64 * MAX_VOXELS // BLOCK**3:
+        raise InputError(_too_many(len(lower) * span**3, voxel_size))
+    steps = np.arange(span)
     offsets = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
-    if len(lower) * len(offsets) > 64 * MAX_VOXELS // BLOCK**3:
-        raise InputError(_too_many(len(lower) * len(offsets), voxel_size))
     blocks = np.unique((lower[:, None] + offsets[None]).reshape(-1, 3), axis=0)
     if len(blocks) * BLOCK**3 > MAX_VOXELS:
         raise InputError(_too_many(len(blocks), voxel_size))

@@ -37,14 +37,14 @@ def command(
     """
     from bridges.standalone.checking import Finding, check_scene
     from bridges.standalone.input_files import read_input
-    from bridges.standalone.scene import Scene, apply_changes, load_all_extensions, read_setup_file
+    from bridges.standalone.scene import load_all_extensions, make_scene, read_document
     from loki_core.errors import LokiError
 
     findings: list[Finding] = []
-    scene: Scene | None = None
+    document = None
     try:
         load_all_extensions(extensions)
-        scene = Scene(apply_changes(read_setup_file(file), changes))
+        document = read_document(file, changes)
     except LokiError as error:
         findings.append(Finding("error", str(file), str(error)))
     read = {}
@@ -56,10 +56,14 @@ def command(
             read[name] = read_input(path)
         except LokiError as error:
             findings.append(Finding("error", f'input "{name}"', str(error)))
-    if scene is not None:
+    if document is not None:
         failed = {one.place for one in findings}
-        found = check_scene(Scene(scene.setup, read), frames=frames)
-        findings += [one for one in found if one.place not in failed]
+        try:
+            scene = make_scene(document, read, folder=file.parent)
+            found = check_scene(scene, frames=frames)
+            findings += [one for one in found if one.place not in failed]
+        except LokiError as error:
+            findings.append(Finding("error", str(file), str(error)))
     errors = sum(one.severity == "error" for one in findings)
     warnings = len(findings) - errors
     if as_json:

@@ -51,6 +51,9 @@ def command(
 
 
 def _lines(document: dict[str, Any], *, parameters: bool) -> Iterator[str]:
+    if document["graph"]:
+        yield document["graph"]
+        yield ""
     yield document["tree"]
     yield ""
     if document["inputs"]:

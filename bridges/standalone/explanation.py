@@ -39,6 +39,7 @@ def explain(scene: Scene) -> dict[str, Any]:
     solver = Solver(setup, inputs, comm=SERIAL)
     return {
         "setup": setup.name,
+        "graph": scene.description,
         "tree": str(setup),
         "inputs": [
             _explain_input(setup, name, scene) for name in sorted(needed | set(scene.inputs))

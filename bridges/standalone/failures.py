@@ -34,6 +34,12 @@ def describe_failure(error: BaseException) -> Failure:
     return Failure(kind, text, 1)
 
 
+class UsageError(LokiError):
+    """An option whose text is not of the form that it needs."""
+
+    exit_code = 2
+
+
 class RanksFailed(LokiError):
     """An error of the ranks of an MPI job, told by them already in words and with a code."""
 

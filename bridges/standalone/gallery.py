@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
+from bridges.standalone.failures import UsageError
 from bridges.standalone.scene import DEFAULT_FRAMES, Scene
 from loki_core.errors import InputError, did_you_mean
 
@@ -49,12 +50,12 @@ def read_options(module: ModuleType, given: Iterable[str]) -> dict[str, Any]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or name not in known:
-            raise InputError(f'--option "{text}" is not name=value{did_you_mean(name, known)}')
+            raise UsageError(f'--option "{text}" is not name=value{did_you_mean(name, known)}')
         kind = type(known[name])
         try:
             options[name] = value if kind is str else kind(float(value))
         except ValueError:
-            raise InputError(f'--option "{text}": expected a {kind.__name__}') from None
+            raise UsageError(f'--option "{text}": expected a {kind.__name__}') from None
     return options
 
 

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from bridges.standalone.failures import UsageError
 from loki_core.data.mesh import STREAM_TYPES
 from loki_core.data.points import Points
 from loki_core.errors import FormatError, InputError, did_you_mean
@@ -44,9 +45,9 @@ def read_inputs(given: Iterable[str]) -> dict[str, Input]:
     for text in given:
         name, equals, path = text.partition("=")
         if not equals or not name.strip() or not path.strip():
-            raise InputError(f'--input "{text}" is not of the form NAME=PATH')
+            raise UsageError(f'--input "{text}" is not of the form NAME=PATH')
         if name.strip() in inputs:
-            raise InputError(f'--input "{name.strip()}" is given twice; name each stream once')
+            raise UsageError(f'--input "{name.strip()}" is given twice; name each stream once')
         inputs[name.strip()] = read_input(path.strip())
     return inputs
 

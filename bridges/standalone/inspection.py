@@ -176,9 +176,22 @@ def _inspect_rank_file(path: Path) -> dict[str, Any]:
 
 
 def _inspect_setup(path: Path) -> dict[str, Any]:
-    from bridges.standalone.scene import read_setup_file
+    from bridges.standalone.scene import read_document
+    from loki_core.solver_setup import SolverSetup
 
-    setup = read_setup_file(path)
+    setup = read_document(path)
+    if not isinstance(setup, SolverSetup):
+        return {
+            "kind": "Loki Graph",
+            "path": str(path),
+            "graph": setup.name,
+            "tree": str(setup),
+            "nodes": len(setup.nodes),
+            "streams": setup.host_inputs(),
+            "outputs": sorted(setup.outputs()),
+            "exposed": [one.name for one in setup.exposed_declarations()],
+            "problems": [],
+        }
     behaviors: dict[str, int] = {}
     for _, behavior in setup.behaviors():
         behaviors[type(behavior).__name__] = behaviors.get(type(behavior).__name__, 0) + 1

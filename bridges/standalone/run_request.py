@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ class RunRequest:
 
             scene = build_example(self.example, self.example_options)
             setup = apply_changes(scene.setup, self.changes)
-            return Scene(setup, scene.inputs, scene.frame_count)
+            return replace(scene, setup=setup)
         if self.file is None:
             raise InputError("a run request names a file or an example")
         return load_scene(
@@ -97,4 +97,6 @@ class RunRequest:
             threads=self.threads,
             comm=comm,
             listener=listener,
+            document=scene.document,
+            after=scene.after,
         )

@@ -12,14 +12,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from bridges.standalone.events import Event, Listener
 from bridges.standalone.folder_lock import FolderLock
+from bridges.standalone.scene import After
 from bridges.standalone.versions import code_versions
 from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError
 from loki_core.kernels.jit import cache_directory, compiled_kernels, thread_count
@@ -43,6 +43,10 @@ LOG_NAME = "log.jsonl"
 _RECENT_FRAMES = 8  # that the time left is estimated from
 
 
+def _digest(document: dict[str, Any]) -> str:
+    return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
+
+
 class Resumed(NamedTuple):
     """Where a run continues: the checkpoint's frame, and its setup's hash."""
 
@@ -64,6 +68,8 @@ class Runner:
         overwrite: Replace what another simulation left in the folder.
         threads: Threads of this rank; all cores if None.
         listener: Is told every event, on rank 0.
+        document: What the cache says it is of; the setup's document if None.
+        after: Turns a frame's Objects into what is written; None writes the Objects.
     """
 
     def __init__(
@@ -80,6 +86,8 @@ class Runner:
         threads: int | None = None,
         comm: Communicator | None = None,
         listener: Listener | None = None,
+        document: dict[str, Any] | None = None,
+        after: After | None = None,
     ) -> None:
         self.setup = setup
         self.inputs = inputs
@@ -93,12 +101,16 @@ class Runner:
         self.threads = threads
         self.comm = world() if comm is None else comm
         self.solver: Solver | None = None
+        self.document = setup.to_document() if document is None else document
+        self.digest = setup.digest() if document is None else _digest(document)
+        self._after = after
         self._listener = listener
         self._cancelled = False
         self._writer: FrameCacheWriter | None = None
         self._warnings_told = 0
         self._compiling_told = False
         self._recent: list[float] = []
+        self._timed_frames = 0
         self._frame_start = 0.0
         self._substeps_before = 0
         self._log: Any = None
@@ -184,8 +196,8 @@ class Runner:
     def _open_output(self, resumed: Resumed | None) -> None:
         settings = self.setup.settings
         manifest = Manifest(
-            setup_hash=self.setup.digest(),
-            setup=self.setup.to_document(),
+            setup_hash=self.digest,
+            setup=self.document,
             units=dict(UNITS),
             fps=float(settings.frames_per_second),
             start_frame=int(settings.start_frame),
@@ -234,9 +246,20 @@ class Runner:
                 "substeps": substeps,
                 "retries": timeline.retried,
             }
-            self._write_streams(frame, solver.outputs(), statistics)
+            self._write_streams(frame, self._streams(solver), statistics)
         self._tell_warnings(solver)
         self._tell_frame(solver, counts, substeps)
+
+    def _streams(self, solver: Solver) -> dict[str, Any]:
+        streams = solver.outputs()
+        if self._after is None:
+            return streams
+        if self.comm.size > 1 and not getattr(self._after, "only_passes_on", False):
+            raise InputError(
+                "nodes after the Solver Setup work on whole Objects, and each rank has a part; "
+                "run without --ranks, or connect outputs to the solver itself"
+            )
+        return self._after(solver.frame, streams)
 
     def _write_streams(
         self, frame: int, streams: dict[str, Any], statistics: dict[str, Any]
@@ -258,7 +281,7 @@ class Runner:
         write_rank_state(self.output, solver.frame, solver.state(), rank=self.comm.rank)
         self.comm.barrier()
         if self.comm.rank == 0:
-            notes = {"setup_hash": self.setup.digest(), "code_versions": code_versions()}
+            notes = {"setup_hash": self.digest, "code_versions": code_versions()}
             done = commit_checkpoint(
                 self.output,
                 solver.frame,
@@ -316,7 +339,7 @@ class Runner:
         self._tell(
             "started",
             setup=self.setup.name,
-            setup_hash=self.setup.digest(),
+            setup_hash=self.digest,
             frames=[self.first_frame, self.last_frame],
             done=max(0, solver.frame - self.first_frame + 1) if resumed else 0,
             ranks=self.comm.size,
@@ -337,10 +360,12 @@ class Runner:
         seconds = left = None
         if self._frame_start:
             seconds = perf_counter() - self._frame_start
-            self._recent = [*self._recent[-_RECENT_FRAMES:], seconds]
-            # the first frame of a run compiles kernels, and says little of those that follow
-            steady = self._recent[1:] if 1 < len(self._recent) <= _RECENT_FRAMES else self._recent
-            left = float(np.mean(steady)) * (self.last_frame - solver.frame)
+            if self._timed_frames == 1:
+                self._recent.clear()  # the first frame compiles kernels, and says little of others
+            self._timed_frames += 1
+            self._recent = [*self._recent[1 - _RECENT_FRAMES :], seconds]
+            mean = sum(self._recent) / len(self._recent)
+            left = mean * (self.last_frame - solver.frame)
         self._tell(
             "frame",
             frame=solver.frame,

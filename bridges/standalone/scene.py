@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bridges.standalone.failures import UsageError
 from bridges.standalone.input_files import Input, read_inputs
-from loki_core.errors import InputError, SetupError
+from loki_core.errors import InputError
 from loki_core.solver_setup import SolverSetup
 
+if TYPE_CHECKING:
+    from loki_graph import Graph
+
 DEFAULT_FRAMES = 24
+After = Callable[[int, Mapping[str, Any]], dict[str, Any]]
 _RANGE = re.compile(r"(-?\d{1,8})-(-?\d{1,8})")
 
 
@@ -24,11 +29,17 @@ class Scene:
         setup: The Solver Setup, with the changes of the command line.
         inputs: Streams by name, or functions of the frame.
         frame_count: How many frames the scene suggests, the start frame included.
+        document: What the cache says it is of: a graph's document, or None for the setup's.
+        after: Turns a frame's Objects into what is written; None writes the Objects.
+        description: Of the graph around the Solver Setup, for people; empty without one.
     """
 
     setup: SolverSetup
     inputs: dict[str, Input] = field(default_factory=dict)
     frame_count: int = DEFAULT_FRAMES
+    document: dict[str, Any] | None = None
+    after: After | None = None
+    description: str = ""
 
 
 def load_scene(
@@ -38,14 +49,37 @@ def load_scene(
     changes: Sequence[str] = (),
     extensions: Sequence[str] = (),
 ) -> Scene:
-    """Read a Solver Setup file and its input streams.
+    """Read a Solver Setup or Loki Graph file and its input streams.
 
     Raises:
         LokiError: A file, an input or a change is not valid.
     """
     load_all_extensions(extensions)
-    setup = apply_changes(read_setup_file(file), changes)
-    return Scene(setup, read_inputs(inputs))
+    document = read_document(file, changes)
+    return make_scene(document, read_inputs(inputs), folder=file.parent)
+
+
+def read_document(file: Path, changes: Sequence[str] = ()) -> SolverSetup | Graph:
+    """Return the Solver Setup or Loki Graph of a `*.loki.json` file, with changes applied."""
+    from loki_graph import load_document_file
+
+    document = load_document_file(file)
+    if isinstance(document, SolverSetup):
+        return apply_changes(document, changes)
+    from bridges.standalone.graph_scene import change_graph
+
+    return change_graph(document, changes)
+
+
+def make_scene(
+    document: SolverSetup | Graph, inputs: Mapping[str, Input], *, folder: Path
+) -> Scene:
+    """Return the scene of a document and its streams; paths in a graph are relative to a folder."""
+    if isinstance(document, SolverSetup):
+        return Scene(document, dict(inputs))
+    from bridges.standalone.graph_scene import graph_scene
+
+    return graph_scene(document, inputs, folder=folder)
 
 
 def load_all_extensions(extensions: Sequence[str]) -> None:
@@ -56,19 +90,12 @@ def load_all_extensions(extensions: Sequence[str]) -> None:
     load_extensions(extensions)
 
 
-def read_setup_file(file: Path) -> SolverSetup:
-    """Return the Solver Setup of a `*.loki.json` file."""
-    from loki_core.setup_document import read_setup
-
-    return read_setup(file)
-
-
 def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
     """Return the Solver Setup with `Group/Behavior.parameter=value` texts applied in order."""
     for text in changes:
         target, equals, value = text.partition("=")
         if not equals or not target.strip():
-            raise SetupError(
+            raise UsageError(
                 f'--set "{text[:120]}" is not of the form Group/Behavior.parameter=value'
             )
         setup = setup.set(target.strip(), value.strip())
@@ -86,16 +113,16 @@ def frame_range(text: str | None, setup: SolverSetup, *, suggested: int) -> tupl
     text = text.strip()
     if text.isascii() and text.isdigit():
         if not 0 < int(text) <= 10_000_000:
-            raise InputError(f'--frames "{text}": expected at least 1 frame')
+            raise UsageError(f'--frames "{text}": expected at least 1 frame')
         return start, start + int(text) - 1
     match = _RANGE.fullmatch(text)
     if match is None:
-        raise InputError(
+        raise UsageError(
             f'--frames "{text}" is neither a number of frames nor a range such as 1-48'
         )
     first, last = int(match[1]), int(match[2])
     if last < first:
-        raise InputError(f'--frames "{text}" ends before it begins')
+        raise UsageError(f'--frames "{text}" ends before it begins')
     if first < start:
         raise InputError(
             f'--frames "{text}" begins before {setup.name}.start_frame = {start}; '

@@ -142,7 +142,7 @@ class GridDomain:
             if count < 1 or abs(count * self.bucket_size - length) > 1e-9 * length:
                 near = sorted({length / max(1, count + step) for step in (-1, 0, 1)})
                 raise SetupError(
-                    f"Grid Domain: the periodic axis {name} is {length:g} m long, not a whole number "
+                    f"Grid Domain: the periodic axis {name} is {length:g} m long, no whole number "
                     f"of Buckets of {self.bucket_size:g} m; nearest Bucket sizes: "
                     + ", ".join(f"{size:.9g} m" for size in near)
                 )

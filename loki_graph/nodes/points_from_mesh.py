@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-MAX_POINTS = 1 << 28
+MAX_POINTS = 1 << 25
 
 
 class PointsFromMesh(Node):

@@ -106,14 +106,16 @@ def unit_sphere(pieces: int, bands: int) -> Surface:
     top, bottom = len(rings), len(rings) + 1
     i = np.arange(pieces)
     following = (i + 1) % pieces
-    polygons: list[list[int]] = [[top, int(b), int(a)] for a, b in zip(i, following, strict=True)]
-    for band in range(bands - 2):
-        upper, lower = band * pieces, (band + 1) * pieces
-        polygons += [
-            [upper + int(a), upper + int(b), lower + int(b), lower + int(a)]
-            for a, b in zip(i, following, strict=True)
-        ]
+    upper = (np.arange(bands - 2) * pieces)[:, None]
+    lower = upper + pieces
+    quads = np.stack([upper + i, upper + following, lower + following, lower + i], axis=-1)
     last = (bands - 2) * pieces
-    polygons += [[bottom, last + int(a), last + int(b)] for a, b in zip(i, following, strict=True)]
+    first_cap = np.stack([np.full(pieces, top), following, i], axis=1)
+    last_cap = np.stack([np.full(pieces, bottom), last + i, last + following], axis=1)
+    sizes = np.repeat([3, 4, 3], [pieces, quads.size // 4, pieces])
     poles = np.array([[0.0, 1.0, 0.0], [0.0, -1.0, 0.0]])
-    return Surface.from_polygons(0.5 * np.concatenate([rings, poles]), polygons)
+    return Surface(
+        0.5 * np.concatenate([rings, poles]),
+        np.concatenate([[0], np.cumsum(sizes)]),
+        np.concatenate([first_cap.reshape(-1), quads.reshape(-1), last_cap.reshape(-1)]),
+    )

@@ -35,7 +35,7 @@ class SolverSetupNode(Node):
 
     setup: SolverSetup | str | None = None
     keep_frames: int = parameter(
-        0, minimum=0, maximum=1_000_000, doc="Latest frames that stay in memory; 0 keeps all."
+        24, minimum=0, maximum=1_000_000, doc="Latest frames that stay in memory; 0 keeps all."
     )
     catch_up: bool = parameter(
         False, doc="Compute the frames in between when a later frame is asked for."

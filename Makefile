@@ -1,0 +1,62 @@
+# Two commands do everything on a machine that has Python 3.11 and make:
+#   make demo    make the environment, install, run the demo simulation, leave a picture
+#   make test    install what the tests need and run them
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Blender's own Python brings numpy 1.26, so its environment is a second one.
+BLENDER_VENV := .venv-blender
+BLENDER_BIN := $(BLENDER_VENV)/bin
+PIP := -m pip install --quiet --disable-pip-version-check
+
+.PHONY: demo test lint types unit mpi numpy1 validate bench reference clean
+
+demo: $(VENV)/.installed
+	$(BIN)/wtloki example fountain --output output/fountain
+	$(BIN)/wtloki preview output/fountain --output output/fountain.png
+	@echo "The picture is output/fountain.png"
+
+test: lint types unit numpy1
+
+lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not slow"
+
+# The core once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
+numpy1: $(BLENDER_VENV)/.installed
+	$(BLENDER_BIN)/python -m pytest -m "not slow and not mpi" tests/unit tests/verification
+
+validate: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m slow
+	$(BIN)/wtloki validate
+
+bench: $(VENV)/.installed-dev
+	$(BIN)/wtloki bench
+
+reference: $(VENV)/.installed
+	$(BIN)/wtloki reference --output docs/reference
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python $(PIP) --editable ".[mpi,preview]"
+	touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(BIN)/python $(PIP) --editable ".[mpi,preview,dev]"
+	touch $@
+
+$(BLENDER_VENV)/.installed: pyproject.toml
+	$(PYTHON) -m venv $(BLENDER_VENV)
+	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,test]"
+	touch $@
+
+clean:
+	rm -rf $(VENV) $(BLENDER_VENV) build dist *.egg-info output
