@@ -1,8 +1,8 @@
 """A Loki Graph as a scene: what goes into its Solver Setup, and what becomes of its Objects.
 
 The Runner drives the Solver itself, for checkpoints and ranks. So a graph is cut at its Solver
-Setup node: the nodes before it give the inputs, the nodes after it turn each frame's Objects into the
-graph's named outputs, with the Objects coming in as host streams.
+Setup node: the nodes before it give the inputs, the nodes after it turn each frame's Objects into
+the graph's named outputs, with the Objects coming in as host streams.
 """
 
 from __future__ import annotations

@@ -22,7 +22,13 @@ import numpy.typing as npt
 from loki_core.errors import InputError
 from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel, thread_count
 
-__all__ = ["SearchCells", "build_search_cells", "count_neighbours", "density_sum", "neighbour_pairs"]
+__all__ = [
+    "SearchCells",
+    "build_search_cells",
+    "count_neighbours",
+    "density_sum",
+    "neighbour_pairs",
+]
 
 MAXIMUM_CELLS_PER_AXIS = 8  # more would cost more per Bucket than they save
 PADDING = 32  # a run is read in steps of so many particles, which is four vectors of eight
@@ -219,10 +225,10 @@ def locate(neighbours, home, x, y, z, per_axis):
     j = (y >= 0) + (y >= per_axis)
     k = (z >= 0) + (z >= per_axis)
     bucket = neighbours[home, i * 9 + j * 3 + k]
-    cell = (
-        (x - (i - 1) * per_axis) * per_axis + y - (j - 1) * per_axis
-    ) * per_axis + z - (k - 1) * per_axis
-    return np.int64(bucket), cell
+    x -= (i - 1) * per_axis
+    y -= (j - 1) * per_axis
+    z -= (k - 1) * per_axis
+    return np.int64(bucket), (x * per_axis + y) * per_axis + z
 
 
 @device
@@ -279,7 +285,7 @@ def lay_out_column(x, y, side, halo_starts, halo, halo_index, column_starts, col
                     index[place] = halo_index[p]
                     place += np.uint64(1)
     column_starts[0, side] = place
-    for pad in range(PADDING):  # the last run of the column may be read past its end
+    for _ in range(PADDING):  # the last run of the column may be read past its end
         column[0, place] = FAR_AWAY
         column[1, place] = FAR_AWAY
         column[2, place] = FAR_AWAY

@@ -212,7 +212,8 @@ def _classify(
         if (progress == begin[1:]).all():
             return _Classes(codes, counts, written)
         size *= 4
-        codes = np.concatenate([codes, np.empty((blocks, size // 2 - codes.shape[1]), np.uint64)], 1)
+        more = np.empty((blocks, size // 2 - codes.shape[1]), np.uint64)
+        codes = np.concatenate([codes, more], axis=1)
 
 
 def _merge(classes: _Classes, curve: str) -> _Buckets:
@@ -519,14 +520,12 @@ def finish_order(entries, borders, ids, chunk_ids, permutation, descents, offset
         total = np.uint64(permutation.shape[0])
         first = np.uint64(borders[block])
         stop = np.uint64(borders[block + 1])
-        while first > 0 and first < stop and entries[first] >> high == entries[first - one] >> high:
+        while 0 < first < stop and (entries[first] ^ entries[first - one]) >> high == 0:
             first += one
-        while first < stop and stop < total and entries[stop] >> high == entries[stop - one] >> high:
+        while first < stop < total and (entries[stop] ^ entries[stop - one]) >> high == 0:
             stop += one
         if first < stop:
-            found = bubble_once(
-                entries, first, stop, ids, chunk_ids[block], descents, offsets
-            )
+            found = bubble_once(entries, first, stop, ids, chunk_ids[block], descents, offsets)
             sort_runs(entries, first, stop, ids, descents[first:found])
         identity[block] = extract_particles(entries, first, stop, permutation)
 

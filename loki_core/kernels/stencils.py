@@ -257,11 +257,11 @@ def extend_plane(values, inside, scale, value, outside):
 
 @device
 def add_planes(
-    lower, l, upper, u, home, first, count, values, along_y, along_z, inverse_h2, six, out
+    lower, p, upper, q, home, first, count, values, along_y, along_z, inverse_h2, six, out
 ):  # fmt: skip
     """Add the neighbours along x and write `count` voxels, from voxel `first` of the Bucket on."""
-    below = lower[l : l + count]
-    above = upper[u : u + count]
+    below = lower[p : p + count]
+    above = upper[q : q + count]
     here = values[home + first : home + first + count]
     y = along_y[first : first + count]
     z = along_z[first : first + count]
