@@ -47,7 +47,8 @@ from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 from loki_core.setup_document import read_setup, write_setup
-from loki_core.solver_setup import Group, SolverSettings, SolverSetup
+from loki_core.solver_settings import SolverSettings
+from loki_core.solver_setup import Group, SolverSetup
 
 __version__ = "0.1.0"
 

@@ -23,7 +23,8 @@ from typing import Any
 from loki_core.behavior import Behavior, Declaration, check_name, find_behavior, registry
 from loki_core.errors import FormatError, LokiError, SetupError, did_you_mean
 from loki_core.parameter import MAX_EXPRESSION, is_clean_text, show
-from loki_core.solver_setup import MAX_DEPTH, MAX_NODES, Group, SolverSettings, SolverSetup
+from loki_core.solver_settings import SolverSettings
+from loki_core.solver_setup import MAX_DEPTH, MAX_NODES, Group, SolverSetup
 
 SCHEMA_VERSION = 1
 SUFFIX = ".loki.json"

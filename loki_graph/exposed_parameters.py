@@ -14,7 +14,8 @@ from typing import Any
 from loki_core.behavior import Behavior, check_name
 from loki_core.errors import GraphError, LokiError, did_you_mean
 from loki_core.parameter import Parameter, is_clean_text, show
-from loki_core.solver_setup import SolverSettings, SolverSetup
+from loki_core.solver_settings import SolverSettings
+from loki_core.solver_setup import SolverSetup
 from loki_graph.node import Node
 
 MAX_LABEL = 256

@@ -12,7 +12,7 @@ from loki_core.behavior import KINDS, Behavior, registry
 from loki_core.expressions import FUNCTIONS, READ_ONLY_NAMES
 from loki_core.parameter import Parameter, show
 from loki_core.pipeline.stages import Stage
-from loki_core.solver_setup import SolverSettings
+from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import channel_names
 from loki_core.units import format_number
 

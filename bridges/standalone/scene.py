@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from bridges.standalone.failures import UsageError
 from bridges.standalone.input_files import Input, read_inputs
+from loki_core.behavior import Behavior
 from loki_core.errors import InputError
+from loki_core.parameter import Parameter
 from loki_core.solver_setup import SolverSetup
 
 if TYPE_CHECKING:
@@ -91,15 +93,35 @@ def load_all_extensions(extensions: Sequence[str]) -> None:
 
 
 def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
-    """Return the Solver Setup with `Group/Behavior.parameter=value` texts applied in order."""
+    """Return the Solver Setup with `Group/Behavior.parameter=value` texts applied.
+
+    Changes of one Behavior, or of the settings, are made at once, since some values are valid only
+    together: the two corners of a domain box.
+    """
+    together: dict[str, dict[str, Any]] = {}
     for text in changes:
-        target, equals, value = text.partition("=")
-        if not equals or not target.strip():
+        target, equals, value = (part.strip() for part in text.partition("="))
+        if not equals or not target:
             raise UsageError(
                 f'--set "{text[:120]}" is not of the form Group/Behavior.parameter=value'
             )
-        setup = setup.set(target.strip(), value.strip())
+        path, _, name = target.rpartition(".")
+        declared = _declared(setup, path).get(name)
+        if declared is None:  # a switch, or a mistake that `set` has words for
+            setup = setup.set(target, value)
+            continue
+        place = f"{setup.place(path)}.{name}"
+        together.setdefault(path, {})[name] = declared.from_text(value, place)
+    for path, values in together.items():
+        setup = setup.replace(path, **values)
     return setup
+
+
+def _declared(setup: SolverSetup, path: str) -> Mapping[str, Parameter]:
+    node = setup.find(path).node
+    if isinstance(node, SolverSetup):
+        return setup.settings.parameters()
+    return node.parameters() if isinstance(node, Behavior) else {}
 
 
 def frame_range(text: str | None, setup: SolverSetup, *, suggested: int) -> tuple[int, int]:

@@ -4,8 +4,9 @@
 was checked. The language is described in `language`, its functions in `functions`.
 """
 
+from loki_core.expressions.compile import CompiledExpression, compile_expression
 from loki_core.expressions.functions import FUNCTIONS, Function, Kind
-from loki_core.expressions.generate import CompiledExpression, compile_expression, generate_source
+from loki_core.expressions.generate import generate_source
 from loki_core.expressions.language import (
     READ_ONLY_NAMES,
     ChannelType,

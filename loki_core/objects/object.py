@@ -21,7 +21,7 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError
 from loki_core.pipeline.task import TaskOwner
-from loki_core.solver_setup import SolverSettings
+from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
 #: Stored cost model of the load balance: what one element costs relative to one voxel. Measured

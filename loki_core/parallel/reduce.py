@@ -49,4 +49,4 @@ def _round_bins(bins: NDArray[np.int64]) -> float:
     try:
         return float(total / _UNIT)  # true division of integers rounds once, correctly
     except OverflowError:
-        return math.copysign(math.inf, total)
+        return math.inf if total > 0 else -math.inf

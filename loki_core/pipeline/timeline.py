@@ -18,7 +18,7 @@ from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.stages import NEWTON, SUBSTEP_AFTER_NEWTON, SUBSTEP_BEFORE_NEWTON, Stage
 from loki_core.pipeline.task import Step
-from loki_core.solver_setup import SolverSettings
+from loki_core.solver_settings import SolverSettings
 
 
 class StageRunner(Protocol):

@@ -164,7 +164,7 @@ def test_a_new_force_in_one_file_appears_everywhere(starter: Path) -> None:
 def test_reference_has_every_behavior_setting_stage_and_function(tmp_path: Path) -> None:
     from loki_core.expressions import FUNCTIONS
     from loki_core.pipeline.stages import Stage
-    from loki_core.solver_setup import SolverSettings
+    from loki_core.solver_settings import SolverSettings
 
     assert wtloki("reference", "--output", "pages", cwd=tmp_path).returncode == 0
     text = {path.name: path.read_text() for path in (tmp_path / "pages").iterdir()}

@@ -11,7 +11,8 @@ import pytest
 from loki_core.behavior import Behavior, isolated_registry, parameter
 from loki_core.errors import SetupError
 from loki_core.keyframes import Keyframes
-from loki_core.solver_setup import Group, SolverSettings, SolverSetup
+from loki_core.solver_settings import SolverSettings
+from loki_core.solver_setup import Group, SolverSetup
 
 with isolated_registry() as samples:
 
