@@ -19,9 +19,6 @@ from typing import Any
 
 import click
 
-from bridges.standalone.failures import describe_failure
-from loki_core.errors import did_you_mean
-
 #: Module and one line of help for each sub-command, in the order of `--help`. A module holds a
 #: click command called `command`.
 COMMANDS = {
@@ -58,6 +55,8 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Name the nearest command when there is no such one."""
         if args and args[0] not in COMMANDS:
+            from loki_core.errors import did_you_mean
+
             hint = did_you_mean(args[0], COMMANDS)
             raise click.UsageError(f'there is no command "{args[0]}"{hint}', ctx)
         return super().resolve_command(ctx, args)
@@ -123,6 +122,8 @@ def run_command(arguments: list[str]) -> int:
         click.echo("stopped", err=True)
         return 130
     except Exception as error:  # the last place where a failure can become a message
+        from bridges.standalone.failures import describe_failure
+
         failure = describe_failure(error)
         if "--debug" in arguments or os.environ.get("LOKI_DEBUG") == "1":
             import traceback

@@ -9,14 +9,16 @@ the voxel outside is  scale * inside + value:
     u = g on the face           scale -1, value 2 g
     u = g in the voxel outside  scale  0, value g
 
-Each Bucket is first taken for itself: r^3 contiguous voxels, whose neighbours along y and z are a
-constant distance away, so that long loops, of which LLVM makes vectors, sum them into two scratch
-arrays. The sums that reached over the end of a plane or row are then corrected with voxels of the
-neighbouring Buckets. A last loop adds the neighbours along x and writes the result.
+A Bucket of 8^3 that has all six neighbours is read where it lies, one row along z at a time: the
+eight voxels are written out as straight-line code, of which LLVM makes vectors. Any other Bucket
+is gathered into a block of (r + 2)^3 voxels, whose outer layer comes from the neighbours or from
+a boundary condition.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -65,206 +67,195 @@ def laplacian(
     number = values.dtype.type
     blocks = max(1, min(4 * thread_count(), len(buckets_to_do) // BUCKETS_PER_BLOCK))
     borders = np.arange(blocks + 1, dtype=np.int64) * len(buckets_to_do) // blocks
-    # lengths that are no multiple of a page: equal distances from a page border delay each other
-    along_y = np.empty((blocks, resolution**3 + 16), values.dtype)
-    along_z = np.empty((blocks, resolution**3 + 48), values.dtype)
-    outside = np.empty((blocks, resolution**2), values.dtype)
-    laplacian_of_buckets(
-        values.reshape(-1), buckets_to_do, neighbours,
-        np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
-        number(inverse_h2), number(6.0 * inverse_h2), resolution, borders,
-        along_y, along_z, outside, out.reshape(-1),
-    )  # fmt: skip
+    scratch = np.empty((blocks, (resolution + 2) ** 3), values.dtype)
+    with _straight_line_vectors():
+        laplacian_of_buckets(
+            values.reshape(-1), buckets_to_do, neighbours,
+            np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
+            number(inverse_h2), number(6.0 * inverse_h2), resolution, borders,
+            scratch, out.reshape(-1),
+        )  # fmt: skip
+
+
+@contextmanager
+def _straight_line_vectors() -> Iterator[None]:
+    """Let LLVM make vectors of straight-line code while a kernel compiles: numba has it off."""
+    import numba
+
+    before = numba.config.SLP_VECTORIZE
+    numba.config.SLP_VECTORIZE = 1
+    try:
+        yield
+    finally:
+        numba.config.SLP_VECTORIZE = before
 
 
 @parallel_kernel
 def laplacian_of_buckets(
-    values, buckets, neighbours, scale, value, inverse_h2, six, resolution, borders,
-    along_y, along_z, outside, out,
+    values, buckets, neighbours, scale, value, inverse_h2, six, resolution, borders, scratch, out
 ):  # fmt: skip
     for block in prange(borders.shape[0] - 1):
         # One call per block: array views made inside the loop would count references, and threads
         # would then wait for each other on the counters.
         laplacian_of_range(
             values, buckets[borders[block] : borders[block + 1]], neighbours, scale, value,
-            inverse_h2, six, np.uint64(resolution), along_y[block], along_z[block],
-            outside[block], out,
+            inverse_h2, six, np.uint64(resolution), scratch[block], out,
         )  # fmt: skip
 
 
 @device
 def laplacian_of_range(
-    values, buckets, neighbours, scale, value, inverse_h2, six, r, along_y, along_z, outside, out
+    values, buckets, neighbours, scale, value, inverse_h2, six, r, block, out
 ):  # fmt: skip
-    face = r * r
-    size = face * r
-    last = size - face
     for n in range(buckets.shape[0]):
         bucket = np.uint64(buckets[n])
-        home = bucket * size
-        lower = start_of(neighbours[bucket, LOWER_Y], home, size)
-        upper = start_of(neighbours[bucket, UPPER_Y], home, size)
-        sum_both_sides(values, home, size, r, along_y)
-        if r == np.uint64(8):
-            correct_rows_of_eight(values, home, lower, upper, along_y)
+        enclosed = (
+            min(neighbours[bucket, LOWER_X], neighbours[bucket, UPPER_X]) >= 0
+            and min(neighbours[bucket, LOWER_Y], neighbours[bucket, UPPER_Y]) >= 0
+            and min(neighbours[bucket, LOWER_Z], neighbours[bucket, UPPER_Z]) >= 0
+        )
+        if enclosed and r == np.uint64(8):
+            laplacian_in_place(values, bucket, neighbours, inverse_h2, six, out)
         else:
-            correct_rows(values, home, lower, upper, r, along_y)
-        lower = start_of(neighbours[bucket, LOWER_Z], home, size)
-        upper = start_of(neighbours[bucket, UPPER_Z], home, size)
-        sum_both_sides(values, home, size, np.uint64(1), along_z)
-        correct_ends(values, home, lower, upper, r, along_z)
-        extend_rows(values, bucket, neighbours, scale, value, r, along_y)
-        extend_ends(values, bucket, neighbours, scale, value, r, along_z)
-
-        add_planes(
-            values, home, values, home + face + face, home, face, last - face,
-            values, along_y, along_z, inverse_h2, six, out,
-        )  # fmt: skip
-        entry = neighbours[bucket, LOWER_X]
-        lower = start_of(entry, home, size) + last
-        if entry < 0:
-            extend_plane(values, home, scale[-1 - entry], value[-1 - entry], outside)
-        add_planes(
-            outside if entry < 0 else values, np.uint64(0) if entry < 0 else lower,
-            values, home + face, home, np.uint64(0), face,
-            values, along_y, along_z, inverse_h2, six, out,
-        )  # fmt: skip
-        entry = neighbours[bucket, UPPER_X]
-        upper = start_of(entry, home, size)
-        if entry < 0:
-            extend_plane(values, home + last, scale[-1 - entry], value[-1 - entry], outside)
-        add_planes(
-            values, home + last - face,
-            outside if entry < 0 else values, np.uint64(0) if entry < 0 else upper,
-            home, last, face,
-            values, along_y, along_z, inverse_h2, six, out,
-        )  # fmt: skip
+            gather_block(values, bucket, neighbours, scale, value, r, block)
+            laplacian_of_block(block, bucket, inverse_h2, six, r, out)
 
 
 @device
-def start_of(entry, home, size):
-    """First voxel of a neighbour; of the Bucket itself, to be corrected, where there is none."""
-    return np.uint64(entry) * size if entry >= 0 else home
-
-
-@device
-def sum_both_sides(values, home, size, distance, sums):
-    """Sum of the voxels before and after; wrong where they are in another plane, row or Bucket."""
-    count = size - distance - distance
-    before = values[home : home + count]
-    after = values[home + distance + distance : home + size]
-    target = sums[distance : distance + count]
-    for n in range(target.shape[0]):  # views: the compiler sees that no index is negative
-        target[n] = before[n] + after[n]
-
-
-@device
-def correct_rows(values, home, lower, upper, r, along_y):
-    """Correct the first and the last row of each plane, whose neighbours are in other Buckets."""
-    face = r * r
-    last = face - r
-    for plane in range(np.uint64(0), face * r, face):
-        for k in range(plane, plane + r):
-            along_y[k] = values[lower + k + last] + values[home + k + r]
-            along_y[k + last] = values[home + k + last - r] + values[upper + k]
-
-
-@device
-def correct_rows_of_eight(values, home, lower, upper, along_y):
-    """Do the same for r = 8, where loops over rows would cost four times as much."""
-    for plane in range(np.uint64(0), np.uint64(512), np.uint64(64)):
-        here = home + plane
-        add_eight(values, lower + plane + np.uint64(56), here + np.uint64(8), along_y, plane)
-        add_eight(
-            values, here + np.uint64(48), upper + plane, along_y, plane + np.uint64(56)
-        )  # fmt: skip
-
-
-@device
-def add_eight(values, p, q, sums, place):
-    a = values[p] + values[q]
-    b = values[p + np.uint64(1)] + values[q + np.uint64(1)]
-    c = values[p + np.uint64(2)] + values[q + np.uint64(2)]
-    d = values[p + np.uint64(3)] + values[q + np.uint64(3)]
-    e = values[p + np.uint64(4)] + values[q + np.uint64(4)]
-    f = values[p + np.uint64(5)] + values[q + np.uint64(5)]
-    g = values[p + np.uint64(6)] + values[q + np.uint64(6)]
-    h = values[p + np.uint64(7)] + values[q + np.uint64(7)]
-    sums[place] = a
-    sums[place + np.uint64(1)] = b
-    sums[place + np.uint64(2)] = c
-    sums[place + np.uint64(3)] = d
-    sums[place + np.uint64(4)] = e
-    sums[place + np.uint64(5)] = f
-    sums[place + np.uint64(6)] = g
-    sums[place + np.uint64(7)] = h
-
-
-@device
-def correct_ends(values, home, lower, upper, r, along_z):
-    """Correct the first and the last voxel of each row."""
-    one = np.uint64(1)
-    last = r - one
-    for p in range(np.uint64(0), r * r * r, r):
-        along_z[p] = values[lower + p + last] + values[home + p + one]
-        along_z[p + last] = values[home + p + last - one] + values[upper + p]
-
-
-@device
-def extend_rows(values, bucket, neighbours, scale, value, r, along_y):
-    """Correct the rows at a boundary."""
-    face = r * r
-    last = face - r
-    home = bucket * face * r
-    entry = neighbours[bucket, LOWER_Y]
-    if entry < 0:
-        for plane in range(np.uint64(0), face * r, face):
-            for k in range(plane, plane + r):
-                ghost = scale[-1 - entry] * values[home + k] + value[-1 - entry]
-                along_y[k] = ghost + values[home + k + r]
-    entry = neighbours[bucket, UPPER_Y]
-    if entry < 0:
-        for plane in range(last, face * r, face):
-            for k in range(plane, plane + r):
-                ghost = scale[-1 - entry] * values[home + k] + value[-1 - entry]
-                along_y[k] = values[home + k - r] + ghost
-
-
-@device
-def extend_ends(values, bucket, neighbours, scale, value, r, along_z):
-    """Correct the ends of rows at a boundary."""
-    one = np.uint64(1)
-    size = r * r * r
+def laplacian_in_place(values, bucket, neighbours, inverse_h2, six, out):
+    """Bucket of 8^3 with six neighbours: 64 rows, each with the four rows around it."""
+    row = np.uint64(8)
+    plane = np.uint64(64)
+    size = np.uint64(512)
     home = bucket * size
-    entry = neighbours[bucket, LOWER_Z]
-    if entry < 0:
-        for p in range(np.uint64(0), size, r):
-            ghost = scale[-1 - entry] * values[home + p] + value[-1 - entry]
-            along_z[p] = ghost + values[home + p + one]
-    entry = neighbours[bucket, UPPER_Z]
-    if entry < 0:
-        for p in range(r - one, size, r):
-            ghost = scale[-1 - entry] * values[home + p] + value[-1 - entry]
-            along_z[p] = values[home + p - one] + ghost
+    lower_x = np.uint64(neighbours[bucket, LOWER_X]) * size + size - plane
+    upper_x = np.uint64(neighbours[bucket, UPPER_X]) * size
+    lower_y = np.uint64(neighbours[bucket, LOWER_Y]) * size + plane - row
+    upper_y = np.uint64(neighbours[bucket, UPPER_Y]) * size
+    lower_z = np.uint64(neighbours[bucket, LOWER_Z]) * size + row - np.uint64(1)
+    upper_z = np.uint64(neighbours[bucket, UPPER_Z]) * size
+    for i in range(row):
+        for j in range(row):
+            inside = i * plane + j * row
+            here = home + inside
+            laplacian_of_row(
+                values, here,
+                here - plane if i > 0 else lower_x + inside,
+                here + plane if i < 7 else upper_x + j * row,
+                here - row if j > 0 else lower_y + inside,
+                here + row if j < 7 else upper_y + i * plane,
+                values[lower_z + inside], values[upper_z + inside], inverse_h2, six, out, here,
+            )  # fmt: skip
 
 
 @device
-def extend_plane(values, inside, scale, value, outside):
-    """Make the plane outside from the one inside."""
-    for n in range(np.uint64(outside.shape[0])):
-        outside[n] = scale * values[inside + n] + value
+def laplacian_of_row(v, p, a, b, c, d, below, above, inverse_h2, six, out, place):
+    """Eight voxels from v[p] on, the four rows beside them, and the two voxels at the ends.
+
+    All loads come before all stores: LLVM does not know that the arrays do not overlap.
+    """
+    q = np.uint64(1)
+    v0 = v[p]
+    v1 = v[p + q]
+    v2 = v[p + np.uint64(2)]
+    v3 = v[p + np.uint64(3)]
+    v4 = v[p + np.uint64(4)]
+    v5 = v[p + np.uint64(5)]
+    v6 = v[p + np.uint64(6)]
+    v7 = v[p + np.uint64(7)]
+    s0 = v[a] + v[b] + v[c] + v[d]
+    s1 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(2)
+    s2 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(3)
+    s3 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(4)
+    s4 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(5)
+    s5 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(6)
+    s6 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    q = np.uint64(7)
+    s7 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
+    out[place] = (s0 + (below + v1)) * inverse_h2 - v0 * six
+    out[place + np.uint64(1)] = (s1 + (v0 + v2)) * inverse_h2 - v1 * six
+    out[place + np.uint64(2)] = (s2 + (v1 + v3)) * inverse_h2 - v2 * six
+    out[place + np.uint64(3)] = (s3 + (v2 + v4)) * inverse_h2 - v3 * six
+    out[place + np.uint64(4)] = (s4 + (v3 + v5)) * inverse_h2 - v4 * six
+    out[place + np.uint64(5)] = (s5 + (v4 + v6)) * inverse_h2 - v5 * six
+    out[place + np.uint64(6)] = (s6 + (v5 + v7)) * inverse_h2 - v6 * six
+    out[place + np.uint64(7)] = (s7 + (v6 + above)) * inverse_h2 - v7 * six
 
 
 @device
-def add_planes(
-    lower, p, upper, q, home, first, count, values, along_y, along_z, inverse_h2, six, out
+def laplacian_of_block(block, bucket, inverse_h2, six, r, out):
+    """Run the stencil on a gathered block."""
+    one = np.uint64(1)
+    side = r + np.uint64(2)
+    plane = side * side
+    home = bucket * r * r * r
+    for i in range(r):
+        for j in range(r):
+            p = (i + one) * plane + (j + one) * side + one
+            place = home + (i * r + j) * r
+            if r == np.uint64(8):
+                laplacian_of_row(
+                    block, p, p - plane, p + plane, p - side, p + side,
+                    block[p - one], block[p + r], inverse_h2, six, out, place,
+                )  # fmt: skip
+            else:
+                for k in range(p, p + r):
+                    x = block[k - plane] + block[k + plane]
+                    y = block[k - side] + block[k + side]
+                    z = block[k - one] + block[k + one]
+                    out[place + k - p] = (x + y + z) * inverse_h2 - block[k] * six
+
+
+@device
+def gather_block(values, bucket, neighbours, scale, value, r, block):
+    """Copy a Bucket and one layer around its faces to a block of (r + 2)^3."""
+    zero = np.uint64(0)
+    one = np.uint64(1)
+    face = r * r
+    size = face * r
+    side = r + np.uint64(2)
+    plane = side * side
+    origin = plane + side + one
+    home = bucket * size
+    for i in range(r):
+        gather_face(values, home + i * face, r, one, block, origin + i * plane, side, one, r)
+    fill_face(values, neighbours[bucket, LOWER_X], scale, value, size - face, home, r, one,
+              block, origin - plane, side, one, r)  # fmt: skip
+    fill_face(values, neighbours[bucket, UPPER_X], scale, value, zero, home + size - face, r, one,
+              block, origin + r * plane, side, one, r)  # fmt: skip
+    fill_face(values, neighbours[bucket, LOWER_Y], scale, value, face - r, home, face, one,
+              block, origin - side, plane, one, r)  # fmt: skip
+    fill_face(values, neighbours[bucket, UPPER_Y], scale, value, zero, home + face - r, face, one,
+              block, origin + r * side, plane, one, r)  # fmt: skip
+    fill_face(values, neighbours[bucket, LOWER_Z], scale, value, r - one, home, face, r,
+              block, origin - one, plane, side, r)  # fmt: skip
+    fill_face(values, neighbours[bucket, UPPER_Z], scale, value, zero, home + r - one, face, r,
+              block, origin + r, plane, side, r)  # fmt: skip
+
+
+@device
+def fill_face(
+    values, entry, scale, value, there, inside, step, small_step, block, p, p_step, p_small_step, r
 ):  # fmt: skip
-    """Add the neighbours along x and write `count` voxels, from voxel `first` of the Bucket on."""
-    below = lower[p : p + count]
-    above = upper[q : q + count]
-    here = values[home + first : home + first + count]
-    y = along_y[first : first + count]
-    z = along_z[first : first + count]
-    target = out[home + first : home + first + count]
-    for n in range(target.shape[0]):
-        target[n] = (below[n] + above[n] + y[n] + z[n]) * inverse_h2 - here[n] * six
+    """Fill r^2 voxels: from `there` in the neighbour, or made from those `inside` the Bucket."""
+    if entry >= 0:
+        source = np.uint64(entry) * r * r * r + there
+        gather_face(values, source, step, small_step, block, p, p_step, p_small_step, r)
+    else:
+        for i in range(r):
+            for j in range(r):
+                voxel = values[inside + i * step + j * small_step]
+                outside = scale[-1 - entry] * voxel + value[-1 - entry]
+                block[p + i * p_step + j * p_small_step] = outside
+
+
+@device
+def gather_face(values, source, step, small_step, block, p, p_step, p_small_step, r):
+    for i in range(r):
+        for j in range(r):
+            block[p + i * p_step + j * p_small_step] = values[source + i * step + j * small_step]

@@ -186,7 +186,7 @@ def test_divergence_leaves_the_last_good_frame_and_a_checkpoint(scene: Path) -> 
     done = wtloki(*RUN, *changes, "--frames", "20", "--output", "bad", "--json", cwd=scene)
     assert done.returncode == 7
     told = events(done.stdout)
-    assert told[-1]["event"] == "error" and "maximum_speed" in told[-1]["message"]
+    assert told[-1]["event"] == "error" and "4.2 m/s" in told[-1]["message"]
     assert any("trying again" in e["message"] for e in told if e["event"] == "warning")
     assert "Traceback" not in done.stderr
     frames = FrameCacheReader(scene / "bad").frames()

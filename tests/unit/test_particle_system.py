@@ -284,7 +284,7 @@ def test_a_particle_without_a_bucket_is_named_by_its_id(bad):
 
 def test_wrong_shapes_and_names_are_refused():
     particles = make_particles(5)
-    with pytest.raises(InputError, match=r'Sand: channel "position" has shape \(2, 2\), expected'):
+    with pytest.raises(InputError, match=r'Sand: channel "position" has shape \(2, 2\)'):
         particles.append({"position": np.zeros((2, 2))}, ids=np.arange(2))
     with pytest.raises(InputError, match='Sand has no channel "heta"; did you mean "heat"'):
         particles.append({"heta": np.zeros(2)}, ids=np.arange(2))
