@@ -74,7 +74,9 @@ def render(
         if ground:
             _draw_ground(plotter, bounds)
             plotter.reset_camera_clipping_range()
-        plotter.enable_anti_aliasing("ssaa")
+        # the pass of super-sampling leaves volumes out
+        has_volume = any(isinstance(stream, Voxels) for stream in shown.values())
+        plotter.enable_anti_aliasing("msaa" if has_volume else "ssaa")
         picture.parent.mkdir(parents=True, exist_ok=True)
         temporary = picture.with_name(f".{picture.stem}.part.png")
         plotter.screenshot(str(temporary))
@@ -204,8 +206,8 @@ def _draw_lines(
 ) -> None:
     pyvista = _pyvista()
     edges = np.asarray(stream.edges(), dtype=np.int64)
-    lines = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64))
-    lines.lines = np.column_stack((np.full(len(edges), 2), edges)).ravel()
+    cells = np.column_stack((np.full(len(edges), 2), edges)).ravel()
+    lines = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64), lines=cells)
     options: dict[str, Any] = {"color": "#e8c38a"}
     if values is not None:
         lines["values"] = values

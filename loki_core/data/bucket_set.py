@@ -9,7 +9,7 @@ order too, so each other rank's are one run.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,18 @@ Int32 = NDArray[np.int32]
 
 #: Direction of the 27 that is the Bucket itself; as a slab direction it means the whole Bucket.
 CENTRE = 13
+
+
+class _Connection(NamedTuple):
+    """Neighbours by index among all Buckets, and pairs of a local and another rank's Bucket.
+
+    The direction of a pair leads from the local Bucket to the other one.
+    """
+
+    table: Int32
+    rows: Int32
+    others: Int32
+    directions: Int32
 
 
 class BucketSet:
@@ -41,10 +53,7 @@ class BucketSet:
         self.domain = domain
         if levels is None:
             levels = np.zeros(len(coords), dtype=np.uint8)
-        elif len(levels) and int(levels.max()) > MAXIMUM_LEVEL:
-            raise InputError(
-                f"Bucket level {int(levels.max())} is above the maximum {MAXIMUM_LEVEL}"
-            )
+        self._check_levels(levels)
         keys = domain.keys(coords, levels)
         order = np.lexsort((levels, keys))
         self._check_ownership(keys)
@@ -57,7 +66,17 @@ class BucketSet:
         self.local_count = len(coords)
         #: Index of the first local Bucket among all.
         self.first = int(np.searchsorted(self.all_owners, domain.comm.rank, side="left"))
-        self._connect()
+
+    def _check_levels(self, levels: NDArray[np.uint8]) -> None:
+        highest = int(levels.max(initial=0))
+        if highest > MAXIMUM_LEVEL:
+            raise InputError(f"Bucket level {highest} is above the maximum {MAXIMUM_LEVEL}")
+        for axis, count in enumerate(self.domain.period):
+            if count % (1 << highest):
+                raise InputError(
+                    f"Buckets of level {highest} do not fit the periodic axis {'xyz'[axis]}, which "
+                    f"is {count} Buckets long; make that a multiple of {1 << highest}"
+                )
 
     def _check_ownership(self, keys: NDArray[np.uint64]) -> None:
         foreign = self.domain.owners(keys) != self.domain.comm.rank
@@ -80,43 +99,82 @@ class BucketSet:
             np.concatenate(comm.all_gather(levels)),
         )
 
-    def _connect(self) -> None:
-        """Find all neighbours, then number them local first, neighbouring after."""
-        codes = pack_buckets(self.all_coords) | (self.all_levels.astype(np.uint64) << np.uint64(54))
-        self._table = build_table(codes)
-        mine = slice(self.first, self.first + self.local_count)
-        coords, levels = self.all_coords[mine], self.all_levels[mine]
-        period, first, last = self._lattice()
-        table = np.empty((self.local_count, 27), dtype=np.int32)
-        fill_neighbours(coords, levels, period, first, last, *self._table, table)
-        fine = self._finer(coords, levels, period, table)
+    @cached_property
+    def _table(self) -> tuple[NDArray[np.uint64], Int32]:
+        """Hash table from levelled code to index among all Buckets."""
+        return build_table(_codes(self.all_coords, self.all_levels))
 
+    @cached_property
+    def _connection(self) -> _Connection:
+        """Neighbours, found when first asked for: much work needs none."""
+        table = np.empty((self.local_count, 27), dtype=np.int32)
+        coords, levels = self.local_coords, self.local_levels
+        period, first, last = self._lattice()
+        fill_neighbours(coords, levels, period, first, last, *self._table, table)
+        if self.domain.comm.size == 1:
+            none = np.empty(0, np.int32)
+            return _Connection(table, none, none, none)
+        fine = self._finer(coords, levels, period, table)
         foreign = (table >= 0) & ((table < self.first) | (table >= self.first + self.local_count))
         rows, directions = np.nonzero(foreign)
-        self._pair_rows = np.concatenate((rows.astype(np.int32), fine[0]))
-        self._pair_others = np.concatenate((table[rows, directions], fine[1]))
-        same_level = self.all_levels[table[rows, directions]] == levels[rows]
-        directions = np.where(same_level, directions, CENTRE).astype(np.int32)
-        self._pair_directions = np.concatenate(
-            (directions, np.full(len(fine[0]), CENTRE, np.int32))
+        others = table[rows, directions]
+        # Between levels a slab has no direction: the whole Bucket travels.
+        same_level = self.all_levels[others] == levels[rows]
+        directions = np.where(same_level, directions, CENTRE)
+        whole = np.full(len(fine[0]), CENTRE)
+        return _Connection(
+            table,
+            np.concatenate((rows, fine[0])).astype(np.int32),
+            np.concatenate((others, fine[1])).astype(np.int32),
+            np.concatenate((directions, whole)).astype(np.int32),
         )
 
-        #: Index among all of each neighbouring Bucket, ascending.
-        self.ghosts: Int32 = np.unique(self._pair_others)
-        self.ghost_count = len(self.ghosts)
-        renumber = np.full(len(self.all_keys) + 1, -1, dtype=np.int32)  # the last answers for -1
+    @cached_property
+    def ghosts(self) -> Int32:
+        """Index among all of each neighbouring Bucket, ascending."""
+        return np.unique(self._connection.others)
+
+    @property
+    def ghost_count(self) -> int:
+        """Neighbouring Buckets."""
+        return len(self.ghosts)
+
+    @cached_property
+    def _renumber(self) -> Int32:
+        """Local or ghost index of each Bucket among all, -1 for remote ones and at the end."""
+        renumber = np.full(len(self.all_keys) + 1, -1, dtype=np.int32)
+        mine = slice(self.first, self.first + self.local_count)
         renumber[mine] = np.arange(self.local_count, dtype=np.int32)
         renumber[self.ghosts] = self.local_count + np.arange(self.ghost_count, dtype=np.int32)
-        self._renumber = renumber
-        #: Neighbour table of the local Buckets, shape [local_count, 27]; negative codes as in
-        #: grid_domain.
-        self.neighbours: Int32 = np.where(
-            table >= 0, renumber[np.maximum(table, -1)], table
-        ).astype(np.int32)
-        stored = np.concatenate((np.arange(mine.start, mine.stop, dtype=np.int32), self.ghosts))
-        #: Lattice coordinates and levels of local, then neighbouring Buckets.
-        self.coords: Int32 = np.ascontiguousarray(self.all_coords[stored])
-        self.levels: NDArray[np.uint8] = np.ascontiguousarray(self.all_levels[stored])
+        return renumber
+
+    @cached_property
+    def neighbours(self) -> Int32:
+        """Local or ghost index of each local Bucket's 27 neighbours, or codes of grid_domain."""
+        table = self._connection.table
+        if self.domain.comm.size == 1:
+            return table  # all Buckets are local, and numbered alike
+        return np.where(table >= 0, self._renumber[np.maximum(table, -1)], table).astype(np.int32)
+
+    @property
+    def local_coords(self) -> Int32:
+        """Lattice coordinates of the local Buckets, shape [local_count, 3]."""
+        return self.all_coords[self.first : self.first + self.local_count]
+
+    @property
+    def local_levels(self) -> NDArray[np.uint8]:
+        """Levels of the local Buckets."""
+        return self.all_levels[self.first : self.first + self.local_count]
+
+    @cached_property
+    def coords(self) -> Int32:
+        """Lattice coordinates of local, then neighbouring Buckets."""
+        return np.concatenate((self.local_coords, self.all_coords[self.ghosts]))
+
+    @cached_property
+    def levels(self) -> NDArray[np.uint8]:
+        """Levels of local, then neighbouring Buckets."""
+        return np.concatenate((self.local_levels, self.all_levels[self.ghosts]))
 
     def _lattice(self) -> tuple[Int32, Int32, Int32]:
         count = MAXIMUM_LEVEL + 2  # a look-up one level up must find a row
@@ -157,7 +215,7 @@ class BucketSet:
     @cached_property
     def border(self) -> Int32:
         """Local Buckets that touch a neighbouring one: they wait for the exchange."""
-        return np.unique(self._pair_rows).astype(np.int32)
+        return np.unique(self._connection.rows).astype(np.int32)
 
     @cached_property
     def interior(self) -> Int32:
@@ -173,17 +231,22 @@ class BucketSet:
 
     def index_in(self, other: BucketSet) -> Int32:
         """Index of each local and neighbouring Bucket in another set, or -1."""
-        codes = pack_buckets(self.coords) | (self.levels.astype(np.uint64) << np.uint64(54))
-        return find_buckets(*other.table, codes=codes)
+        return find_buckets(*other.table, codes=_codes(self.coords, self.levels))
+
+    def memory(self) -> int:
+        """Bytes of all tables, as if every one had been asked for."""
+        tables = (self.neighbours, self.coords, self.levels, *self.table)
+        shared = (self.all_keys, self.all_coords, self.all_levels, self.all_owners)
+        return sum(array.nbytes for array in (*tables, *shared))
 
     # -- plans of exchange -----------------------------------------------------------------
 
     @cached_property
     def send_buckets(self) -> dict[int, Int32]:
         """Local Buckets that each neighbouring rank keeps copies of, in curve order."""
-        owners = self.all_owners[self._pair_others]
+        owners = self.all_owners[self._connection.others]
         return {
-            int(rank): np.unique(self._pair_rows[owners == rank]).astype(np.int32)
+            int(rank): np.unique(self._connection.rows[owners == rank]).astype(np.int32)
             for rank in np.unique(owners)
         }
 
@@ -211,16 +274,16 @@ class BucketSet:
 
     @cached_property
     def _slabs_with_corners(self) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
-        return self._list_slabs(np.ones(len(self._pair_rows), dtype=bool))
+        return self._list_slabs(np.ones(len(self._connection.rows), dtype=bool))
 
     @cached_property
     def _slabs_of_faces(self) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
-        faces = np.isin(self._pair_directions, (4, 10, 12, CENTRE, 14, 16, 22))
+        faces = np.isin(self._connection.directions, (4, 10, 12, CENTRE, 14, 16, 22))
         return self._list_slabs(faces)
 
     def _list_slabs(self, chosen: NDArray[np.bool_]) -> tuple[dict[int, Slabs], dict[int, Slabs]]:
-        rows, others = self._pair_rows[chosen], self._pair_others[chosen]
-        directions = self._pair_directions[chosen]
+        rows, others = self._connection.rows[chosen], self._connection.others[chosen]
+        directions = self._connection.directions[chosen]
         owners = self.all_owners[others]
         sends, receives = {}, {}
         for rank in np.unique(owners):
@@ -253,3 +316,8 @@ class Slabs:
         ways = self.directions
         counts = along[ways // 9] * along[ways // 3 % 3] * along[ways % 3]
         return np.where(whole, resolution**3, counts).astype(np.int64)
+
+
+def _codes(coords: Int32, levels: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """Hash keys of Buckets on any level; `levelled_code` of the kernels."""
+    return pack_buckets(coords) | (levels.astype(np.uint64) << np.uint64(54))

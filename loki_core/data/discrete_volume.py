@@ -149,15 +149,14 @@ class DiscreteVolume:
         """
         if levels is None:
             levels = np.zeros(len(coords), np.uint8)
-        local = slice(0, self.buckets.local_count)
-        self._old_coords, self._old_levels = self.buckets.coords[local], self.buckets.levels[local]
-        self._old_values = {name: c.values[local] for name, c in self.channels.items()}
+        self._old_coords = self.buckets.local_coords
+        self._old_levels = self.buckets.local_levels
+        self._old_values = {name: self.local(name) for name in self.channels}
         self._replace_buckets(coords, levels)
 
     def rebalance(self) -> None:
         """Move Buckets and their values to the owners that the cuts name now. Collective."""
-        local = slice(0, self.buckets.local_count)
-        self.set_buckets(self.buckets.coords[local], self.buckets.levels[local])
+        self.set_buckets(self.buckets.local_coords, self.buckets.local_levels)
 
     def _to_owners(
         self, coords: NDArray[np.int32], levels: NDArray[np.uint8]
@@ -270,21 +269,17 @@ class DiscreteVolume:
         """Bytes held: raw channels of local Buckets, tables beside them, ghosts."""
         width = sum(channel.bytes_per_bucket for channel in self.channels.values())
         buckets = self.buckets
-        tables = buckets.neighbours.nbytes + buckets.coords.nbytes + buckets.levels.nbytes
-        tables += buckets.all_keys.nbytes + buckets.all_coords.nbytes + buckets.all_owners.nbytes
-        tables += sum(array.nbytes for array in buckets.table)
         return {
             "channels": width * buckets.local_count,
-            "tables": tables,
+            "tables": buckets.memory(),
             "ghosts": width * buckets.ghost_count,
         }
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs, as plain arrays: this rank's part."""
-        local = slice(0, self.buckets.local_count)
         return {
-            "coords": self.buckets.coords[local].copy(),
-            "levels": self.buckets.levels[local].copy(),
+            "coords": self.buckets.local_coords.copy(),
+            "levels": self.buckets.local_levels.copy(),
             "channels": {name: self.local(name).copy() for name in self.channels},
         }
 
@@ -292,6 +287,9 @@ class DiscreteVolume:
         """Take a state back; it may come from another partition. Collective."""
         coords = np.asarray(state["coords"], np.int32).reshape(-1, 3)
         levels = np.asarray(state["levels"], np.uint8)
+        for name in self.channels:
+            if name not in state["channels"]:
+                raise InputError(f'{self.name}: the state has no channel "{name}"')
         for name, values in state["channels"].items():
             if values.shape[1:] != self.channel(name).values.shape[1:]:
                 raise InputError(

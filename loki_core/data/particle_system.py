@@ -23,7 +23,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 from loki_core.data.bucket_set import BucketSet
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, LokiError, SetupError, did_you_mean
-from loki_core.kernels.particle_sort import PositionRangeError, sort_particles
+from loki_core.kernels.particle_sort import PositionRangeError, cell_coords_of, sort_particles
 from loki_core.kernels.periodic import wrap_positions
 from loki_core.kernels.reorder import reorder_channel
 from loki_core.parallel.comm import Pending
@@ -187,7 +187,7 @@ class ParticleSystem:
             coords, keys = self._migrate(coords, keys)
         coords = self._add_tracked(coords, keys)
         same = len(coords) == self.buckets.local_count and np.array_equal(
-            coords, self.buckets.coords[: len(coords)]
+            coords, self.buckets.local_coords
         )
         if comm.any(not same or not np.array_equal(self._cuts_used, self.domain.cuts)):
             self.buckets = BucketSet(self.domain, coords)
@@ -237,9 +237,24 @@ class ParticleSystem:
 
     def _wrap(self) -> None:
         lower, upper = self.domain.relative_lower, self.domain.relative_upper
+        kind = self.dtype.type
         for axis in np.flatnonzero(self.domain.periodic):
-            kind = self.dtype.type
-            wrap_positions(self.local("position"), axis, kind(lower[axis]), kind(upper[axis]))
+            highest = self._highest_inside(int(axis))
+            wrap_positions(
+                self.local("position"), axis, kind(lower[axis]), kind(upper[axis]), highest
+            )
+
+    def _highest_inside(self, axis: int) -> Any:
+        """Largest coordinate that is sorted into the last Bucket of a periodic axis."""
+        first, last = self.domain.bucket_range()
+        size = self.domain.bucket_size
+        highest = self.dtype.type(min(self.domain.relative_upper[axis], last[axis] * size))
+        place = np.zeros((1, 3), self.dtype)
+        while True:
+            place[0, axis] = highest
+            if cell_coords_of(place, size)[0, axis] < 8 * last[axis]:
+                return highest
+            highest = np.nextafter(highest, self.dtype.type(first[axis] * size))
 
     def _sort(self) -> tuple[NDArray[np.int32], NDArray[np.uint64]]:
         error: LokiError | None = None
@@ -415,13 +430,9 @@ class ParticleSystem:
     def memory(self) -> dict[str, int]:
         """Bytes held: channels of local particles, tables, unused capacity, ghosts."""
         width = sum(channel.bytes_per_particle for channel in self.channels.values())
-        buckets = self.buckets
-        tables = self.offsets.nbytes + buckets.neighbours.nbytes + buckets.coords.nbytes
-        tables += buckets.levels.nbytes + buckets.all_keys.nbytes + buckets.all_coords.nbytes
-        tables += sum(array.nbytes for array in buckets.table)
         return {
             "channels": width * self.count,
-            "tables": tables,
+            "tables": self.offsets.nbytes + self.buckets.memory(),
             "slack": width * (self.capacity - self.count - self.ghost_count),
             "ghosts": width * self.ghost_count,
         }

@@ -36,7 +36,9 @@ class VoxelField:
                 f"found {found.components}"
             )
         self.voxels = voxels
-        self.values = np.ascontiguousarray(found.values)
+        # Whole numbers are interpolated too: a painted mask of 0 and 1 has values between them.
+        kind = found.values.dtype if found.values.dtype.kind == "f" else np.float32
+        self.values = np.ascontiguousarray(found.values, dtype=kind)
         self.is_face = 1 if found.location == "face" else 0
         self.background = found.background
         # Block coordinates are packed relative to the first block, whose corner becomes the origin.

@@ -74,11 +74,15 @@ def fill_neighbours(coords, levels, period, first, last, table_keys, table_value
             )
             k = wrapped(np.int64(coords[row, 2]) + direction % 3 - 1, np.int64(period[level, 2]))
             # Stored Buckets come first, also outside the box, so that neighbours always see each
-            # other.
-            entry = np.int64(find_bucket(table_keys, table_values, levelled_code(level, i, j, k)))
-            if entry < 0:
-                code = levelled_code(level + 1, i >> 1, j >> 1, k >> 1)
+            # other; codes beyond the key range would be those of other Buckets.
+            half = 131072 >> level
+            entry = np.int64(-1)
+            if -half <= min(i, j, k) and max(i, j, k) < half:
+                code = levelled_code(level, i, j, k)
                 entry = np.int64(find_bucket(table_keys, table_values, code))
+                if entry < 0:
+                    code = levelled_code(level + 1, i >> 1, j >> 1, k >> 1)
+                    entry = np.int64(find_bucket(table_keys, table_values, code))
             if entry < 0:
                 entry = np.int64(beyond_face(i, j, k, first, last, level))
                 if entry == 0:

@@ -9,10 +9,9 @@ the voxel outside is  scale * inside + value:
     u = g on the face           scale -1, value 2 g
     u = g in the voxel outside  scale  0, value g
 
-A Bucket of 8^3 that has all six neighbours is read where it lies, one row along z at a time: the
-eight voxels are written out as straight-line code, of which LLVM makes vectors. Any other Bucket
-is gathered into a block of (r + 2)^3 voxels, whose outer layer comes from the neighbours or from
-a boundary condition.
+Voxels are read where they lie, one row along z at a time, with the four rows beside it: in the
+Bucket, in a neighbour, or, at a boundary, the row itself with the condition's scale. The eight
+voxels of an 8^3 Bucket's row are written out as straight-line code, of which LLVM makes vectors.
 """
 
 from __future__ import annotations
@@ -67,13 +66,12 @@ def laplacian(
     number = values.dtype.type
     blocks = max(1, min(4 * thread_count(), len(buckets_to_do) // BUCKETS_PER_BLOCK))
     borders = np.arange(blocks + 1, dtype=np.int64) * len(buckets_to_do) // blocks
-    scratch = np.empty((blocks, (resolution + 2) ** 3), values.dtype)
     with _straight_line_vectors():
         laplacian_of_buckets(
             values.reshape(-1), buckets_to_do, neighbours,
             np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
-            number(inverse_h2), number(6.0 * inverse_h2), resolution, borders,
-            scratch, out.reshape(-1),
+            number(inverse_h2), number(6.0 * inverse_h2), number(1.0), resolution, borders,
+            out.reshape(-1),
         )  # fmt: skip
 
 
@@ -92,170 +90,125 @@ def _straight_line_vectors() -> Iterator[None]:
 
 @parallel_kernel
 def laplacian_of_buckets(
-    values, buckets, neighbours, scale, value, inverse_h2, six, resolution, borders, scratch, out
+    values, buckets, neighbours, scale, value, inverse_h2, six, one, resolution, borders, out
 ):  # fmt: skip
     for block in prange(borders.shape[0] - 1):
-        # One call per block: array views made inside the loop would count references, and threads
-        # would then wait for each other on the counters.
+        # The loop is in a device function, which LLVM optimises far better than a `prange` body.
         laplacian_of_range(
             values, buckets[borders[block] : borders[block + 1]], neighbours, scale, value,
-            inverse_h2, six, np.uint64(resolution), scratch[block], out,
+            inverse_h2, six, one, np.uint64(resolution), out,
         )  # fmt: skip
 
 
 @device
 def laplacian_of_range(
-    values, buckets, neighbours, scale, value, inverse_h2, six, r, block, out
+    values, buckets, neighbours, scale, value, inverse_h2, six, one, r, out
 ):  # fmt: skip
-    for n in range(buckets.shape[0]):
-        bucket = np.uint64(buckets[n])
-        enclosed = (
-            min(neighbours[bucket, LOWER_X], neighbours[bucket, UPPER_X]) >= 0
-            and min(neighbours[bucket, LOWER_Y], neighbours[bucket, UPPER_Y]) >= 0
-            and min(neighbours[bucket, LOWER_Z], neighbours[bucket, UPPER_Z]) >= 0
-        )
-        if enclosed and r == np.uint64(8):
-            laplacian_in_place(values, bucket, neighbours, inverse_h2, six, out)
-        else:
-            gather_block(values, bucket, neighbours, scale, value, r, block)
-            laplacian_of_block(block, bucket, inverse_h2, six, r, out)
+    """Do one Bucket after the other.
 
-
-@device
-def laplacian_in_place(values, bucket, neighbours, inverse_h2, six, out):
-    """Bucket of 8^3 with six neighbours: 64 rows, each with the four rows around it."""
-    row = np.uint64(8)
-    plane = np.uint64(64)
-    size = np.uint64(512)
-    home = bucket * size
-    lower_x = np.uint64(neighbours[bucket, LOWER_X]) * size + size - plane
-    upper_x = np.uint64(neighbours[bucket, UPPER_X]) * size
-    lower_y = np.uint64(neighbours[bucket, LOWER_Y]) * size + plane - row
-    upper_y = np.uint64(neighbours[bucket, UPPER_Y]) * size
-    lower_z = np.uint64(neighbours[bucket, LOWER_Z]) * size + row - np.uint64(1)
-    upper_z = np.uint64(neighbours[bucket, UPPER_Z]) * size
-    for i in range(row):
-        for j in range(row):
-            inside = i * plane + j * row
-            here = home + inside
-            laplacian_of_row(
-                values, here,
-                here - plane if i > 0 else lower_x + inside,
-                here + plane if i < 7 else upper_x + j * row,
-                here - row if j > 0 else lower_y + inside,
-                here + row if j < 7 else upper_y + i * plane,
-                values[lower_z + inside], values[upper_z + inside], inverse_h2, six, out, here,
-            )  # fmt: skip
-
-
-@device
-def laplacian_of_row(v, p, a, b, c, d, below, above, inverse_h2, six, out, place):
-    """Eight voxels from v[p] on, the four rows beside them, and the two voxels at the ends.
-
-    All loads come before all stores: LLVM does not know that the arrays do not overlap.
+    A face has a distance, from its voxels to those beyond it, and the scale and value that make
+    them. Distances may be negative: unsigned numbers wrap around, and so does their sum.
     """
-    q = np.uint64(1)
+    plane = r * r
+    size = plane * r
+    last = r - np.uint64(1)
+    none = np.uint64(0)
+    zero = one - one
+    for n in range(buckets.shape[0]):
+        m = np.uint64(buckets[n])
+        home = m * size
+        x0, sx0, gx0 = beyond(neighbours[m, LOWER_X], home, size, last * plane, scale, value, one)
+        x1, sx1, gx1 = beyond(
+            neighbours[m, UPPER_X], home, size, none - last * plane, scale, value, one
+        )
+        y0, sy0, gy0 = beyond(neighbours[m, LOWER_Y], home, size, last * r, scale, value, one)
+        y1, sy1, gy1 = beyond(
+            neighbours[m, UPPER_Y], home, size, none - last * r, scale, value, one
+        )
+        z0, sz0, gz0 = beyond(neighbours[m, LOWER_Z], home, size, last, scale, value, one)
+        z1, sz1, gz1 = beyond(neighbours[m, UPPER_Z], home, size, none - last, scale, value, one)
+        for i in range(r):
+            a, sa, ga = (x0, sx0, gx0) if i == 0 else (none - plane, one, zero)
+            b, sb, gb = (x1, sx1, gx1) if i == last else (plane, one, zero)
+            for j in range(r):
+                c, sc, gc = (y0, sy0, gy0) if j == 0 else (none - r, one, zero)
+                d, sd, gd = (y1, sy1, gy1) if j == last else (r, one, zero)
+                p = home + i * plane + j * r
+                before = sz0 * values[p + z0] + gz0
+                after = sz1 * values[p + last + z1] + gz1
+                g = ga + gb + gc + gd
+                if r == np.uint64(8):
+                    laplacian_of_eight(
+                        values, p, p + a, p + b, p + c, p + d, sa, sb, sc, sd, g, before, after,
+                        inverse_h2, six, out,
+                    )  # fmt: skip
+                else:
+                    laplacian_of_row(
+                        values, p, p + a, p + b, p + c, p + d, sa, sb, sc, sd, g, before, after,
+                        inverse_h2, six, r, out,
+                    )  # fmt: skip
+
+
+@device
+def beyond(entry, home, size, distance, scale, value, one):
+    """(distance to the voxel beyond a face, scale, value) for an entry of the neighbour table."""
+    if entry >= 0:
+        return np.uint64(entry) * size - home + distance, one, one - one
+    return np.uint64(0), scale[-1 - entry], value[-1 - entry]
+
+
+@device
+def laplacian_of_row(
+    v, p, a, b, c, d, sa, sb, sc, sd, g, before, after, inverse_h2, six, r, out
+):  # fmt: skip
+    """Row of r voxels from v[p] on, four rows beside it, and the voxels before and after it."""
+    for k in range(r - np.uint64(1)):
+        here = v[p + k]
+        sides = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+        out[p + k] = (sides + (before + v[p + k + np.uint64(1)])) * inverse_h2 - here * six
+        before = here
+    k = r - np.uint64(1)
+    sides = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    out[p + k] = (sides + (before + after)) * inverse_h2 - v[p + k] * six
+
+
+@device
+def laplacian_of_eight(
+    v, p, a, b, c, d, sa, sb, sc, sd, g, before, after, inverse_h2, six, out
+):  # fmt: skip
+    """Do the same for eight voxels, in vectors.
+
+    All loads come before all stores, because LLVM does not know that the arrays do not overlap,
+    and the row itself comes first, because LLVM else loads it three times.
+    """
     v0 = v[p]
-    v1 = v[p + q]
+    v1 = v[p + np.uint64(1)]
     v2 = v[p + np.uint64(2)]
     v3 = v[p + np.uint64(3)]
     v4 = v[p + np.uint64(4)]
     v5 = v[p + np.uint64(5)]
     v6 = v[p + np.uint64(6)]
     v7 = v[p + np.uint64(7)]
-    s0 = v[a] + v[b] + v[c] + v[d]
-    s1 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(2)
-    s2 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(3)
-    s3 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(4)
-    s4 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(5)
-    s5 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(6)
-    s6 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    q = np.uint64(7)
-    s7 = v[a + q] + v[b + q] + v[c + q] + v[d + q]
-    out[place] = (s0 + (below + v1)) * inverse_h2 - v0 * six
-    out[place + np.uint64(1)] = (s1 + (v0 + v2)) * inverse_h2 - v1 * six
-    out[place + np.uint64(2)] = (s2 + (v1 + v3)) * inverse_h2 - v2 * six
-    out[place + np.uint64(3)] = (s3 + (v2 + v4)) * inverse_h2 - v3 * six
-    out[place + np.uint64(4)] = (s4 + (v3 + v5)) * inverse_h2 - v4 * six
-    out[place + np.uint64(5)] = (s5 + (v4 + v6)) * inverse_h2 - v5 * six
-    out[place + np.uint64(6)] = (s6 + (v5 + v7)) * inverse_h2 - v6 * six
-    out[place + np.uint64(7)] = (s7 + (v6 + above)) * inverse_h2 - v7 * six
-
-
-@device
-def laplacian_of_block(block, bucket, inverse_h2, six, r, out):
-    """Run the stencil on a gathered block."""
-    one = np.uint64(1)
-    side = r + np.uint64(2)
-    plane = side * side
-    home = bucket * r * r * r
-    for i in range(r):
-        for j in range(r):
-            p = (i + one) * plane + (j + one) * side + one
-            place = home + (i * r + j) * r
-            if r == np.uint64(8):
-                laplacian_of_row(
-                    block, p, p - plane, p + plane, p - side, p + side,
-                    block[p - one], block[p + r], inverse_h2, six, out, place,
-                )  # fmt: skip
-            else:
-                for k in range(p, p + r):
-                    x = block[k - plane] + block[k + plane]
-                    y = block[k - side] + block[k + side]
-                    z = block[k - one] + block[k + one]
-                    out[place + k - p] = (x + y + z) * inverse_h2 - block[k] * six
-
-
-@device
-def gather_block(values, bucket, neighbours, scale, value, r, block):
-    """Copy a Bucket and one layer around its faces to a block of (r + 2)^3."""
-    zero = np.uint64(0)
-    one = np.uint64(1)
-    face = r * r
-    size = face * r
-    side = r + np.uint64(2)
-    plane = side * side
-    origin = plane + side + one
-    home = bucket * size
-    for i in range(r):
-        gather_face(values, home + i * face, r, one, block, origin + i * plane, side, one, r)
-    fill_face(values, neighbours[bucket, LOWER_X], scale, value, size - face, home, r, one,
-              block, origin - plane, side, one, r)  # fmt: skip
-    fill_face(values, neighbours[bucket, UPPER_X], scale, value, zero, home + size - face, r, one,
-              block, origin + r * plane, side, one, r)  # fmt: skip
-    fill_face(values, neighbours[bucket, LOWER_Y], scale, value, face - r, home, face, one,
-              block, origin - side, plane, one, r)  # fmt: skip
-    fill_face(values, neighbours[bucket, UPPER_Y], scale, value, zero, home + face - r, face, one,
-              block, origin + r * side, plane, one, r)  # fmt: skip
-    fill_face(values, neighbours[bucket, LOWER_Z], scale, value, r - one, home, face, r,
-              block, origin - one, plane, side, r)  # fmt: skip
-    fill_face(values, neighbours[bucket, UPPER_Z], scale, value, zero, home + r - one, face, r,
-              block, origin + r, plane, side, r)  # fmt: skip
-
-
-@device
-def fill_face(
-    values, entry, scale, value, there, inside, step, small_step, block, p, p_step, p_small_step, r
-):  # fmt: skip
-    """Fill r^2 voxels: from `there` in the neighbour, or made from those `inside` the Bucket."""
-    if entry >= 0:
-        source = np.uint64(entry) * r * r * r + there
-        gather_face(values, source, step, small_step, block, p, p_step, p_small_step, r)
-    else:
-        for i in range(r):
-            for j in range(r):
-                voxel = values[inside + i * step + j * small_step]
-                outside = scale[-1 - entry] * voxel + value[-1 - entry]
-                block[p + i * p_step + j * p_small_step] = outside
-
-
-@device
-def gather_face(values, source, step, small_step, block, p, p_step, p_small_step, r):
-    for i in range(r):
-        for j in range(r):
-            block[p + i * p_step + j * p_small_step] = values[source + i * step + j * small_step]
+    s0 = v[a] * sa + v[b] * sb + v[c] * sc + v[d] * sd + g
+    k = np.uint64(1)
+    s1 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(2)
+    s2 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(3)
+    s3 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(4)
+    s4 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(5)
+    s5 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(6)
+    s6 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    k = np.uint64(7)
+    s7 = v[a + k] * sa + v[b + k] * sb + v[c + k] * sc + v[d + k] * sd + g
+    out[p] = (s0 + (before + v1)) * inverse_h2 - v0 * six
+    out[p + np.uint64(1)] = (s1 + (v0 + v2)) * inverse_h2 - v1 * six
+    out[p + np.uint64(2)] = (s2 + (v1 + v3)) * inverse_h2 - v2 * six
+    out[p + np.uint64(3)] = (s3 + (v2 + v4)) * inverse_h2 - v3 * six
+    out[p + np.uint64(4)] = (s4 + (v3 + v5)) * inverse_h2 - v4 * six
+    out[p + np.uint64(5)] = (s5 + (v4 + v6)) * inverse_h2 - v5 * six
+    out[p + np.uint64(6)] = (s6 + (v5 + v7)) * inverse_h2 - v6 * six
+    out[p + np.uint64(7)] = (s7 + (v6 + after)) * inverse_h2 - v7 * six

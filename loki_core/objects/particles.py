@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
 from loki_core.errors import InputError
@@ -37,6 +38,7 @@ from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
 BALL = 4.0 / 3.0 * np.pi
+PARTICLES_PER_BUCKET = 128  # enough to pay for a Bucket, few enough to share out between ranks
 #: Channels that the Object makes itself; all others are the user's and pass through.
 OWN_CHANNELS = (
     "id",
@@ -101,6 +103,19 @@ class ParticleObject(Behavior, kind="object"):
         channel="density",
         doc="Mass of a particle over the volume of its ball.",
     )
+
+    def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
+        """Buckets of about a hundred of the start particles, or a sixteenth of the source."""
+        stream = inputs.get(self.input or self.source or "")
+        if not isinstance(stream, Mesh) or stream.point_count == 0:
+            return None
+        lower, upper = stream.bounds()
+        extent = float(np.max(upper - lower))
+        if self.input is None or stream.point_count < PARTICLES_PER_BUCKET:
+            return extent / 16.0
+        # A flat or thin cloud still fills Buckets as wide as its Buckets are.
+        volume = float(np.prod(np.maximum(upper - lower, 0.02 * extent)))
+        return float(np.cbrt(volume * PARTICLES_PER_BUCKET / stream.point_count))
 
     def create(self, scope: Scope) -> list[Any]:
         """Make the Object, if there is anything to simulate."""

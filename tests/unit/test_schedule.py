@@ -188,7 +188,7 @@ def siblings():
         ForceDensityField(value=(-1.0e7, 0.2, 0.4)),
         ForceDensityField(value=(0.123, 0.3, 0.7), per="volume"),
         FluidDragForce(law="stokes", velocity=(1.0, 0.0, 0.0)),
-        ParticleExpression(expression="heat = heat + dt * velocity.x", new_channels=("heat",)),
+        ParticleExpression(expression="heat = heat + dt * velocity[0]", new_channels=("heat",)),
     ], inner
 
 
@@ -213,7 +213,7 @@ def run_shuffled(rng):
 
 def test_reordered_siblings_change_nothing_bit_for_bit():
     tasks, state, heat = run_shuffled(None)
-    assert np.ptp(heat) > 0.0
+    assert np.all(heat != 0.0)
     for seed in range(3):
         other_tasks, other_state, other_heat = run_shuffled(np.random.default_rng(seed))
         assert other_tasks == tasks
