@@ -104,12 +104,15 @@ class Access:
         declared = self.declaration
         if declared.halo and (name in declared.accumulates or name in declared.reads):
             return self._holder(name).with_ghosts(split_name(name)[1])
-        if name in declared.names():
-            return self._holder(name).local(split_name(name)[1])
-        raise AccessError(
-            f'"{name}" is used in "{self.label}" but was never declared; '
-            f'add "{name}" to the Task\'s reads, writes or accumulates'
-        )
+        self._check_declared(name)
+        return self._holder(name).local(split_name(name)[1])
+
+    def _check_declared(self, name: str) -> None:
+        if name not in self.declaration.names():
+            raise AccessError(
+                f'"{name}" is used in "{self.label}" but was never declared; '
+                "add it to the Task's reads, writes or accumulates"
+            )
 
     def of(self, data_name: str) -> Any:
         """The data itself: its Buckets, offsets and sizes; channels only through `access[name]`."""
@@ -153,6 +156,7 @@ class Access:
     def refresh(self, *names: str) -> None:
         """Make ghosts current inside a Task that iterates, such as a linear solve. Collective."""
         for name in names:
+            self._check_declared(name)
             holder, channel = self._holder(name), split_name(name)[1]
             holder.mark_written(channel)
             pending = holder.post_ghosts(
