@@ -104,57 +104,57 @@ def laplacian_of_buckets(
 def laplacian_of_range(
     values, buckets, neighbours, scale, value, inverse_h2, six, one, r, out
 ):  # fmt: skip
-    """Do one Bucket after the other.
+    """Do one Bucket after the other, row by row.
 
-    A face has a distance, from its voxels to those beyond it, and the scale and value that make
-    them. Distances may be negative: unsigned numbers wrap around, and so does their sum.
+    Of each face the kernel knows the voxel beyond its first one, and the scale and value that make
+    the voxels there: 1 and 0 in a neighbour.
     """
     plane = r * r
     size = plane * r
     last = r - np.uint64(1)
-    none = np.uint64(0)
+    first = np.uint64(0)
     zero = one - one
     for n in range(buckets.shape[0]):
         m = np.uint64(buckets[n])
         home = m * size
-        x0, sx0, gx0 = beyond(neighbours[m, LOWER_X], home, size, last * plane, scale, value, one)
-        x1, sx1, gx1 = beyond(
-            neighbours[m, UPPER_X], home, size, none - last * plane, scale, value, one
-        )
-        y0, sy0, gy0 = beyond(neighbours[m, LOWER_Y], home, size, last * r, scale, value, one)
-        y1, sy1, gy1 = beyond(
-            neighbours[m, UPPER_Y], home, size, none - last * r, scale, value, one
-        )
-        z0, sz0, gz0 = beyond(neighbours[m, LOWER_Z], home, size, last, scale, value, one)
-        z1, sz1, gz1 = beyond(neighbours[m, UPPER_Z], home, size, none - last, scale, value, one)
+        end = home + size - plane
+        x0, sx0, gx0 = beyond(neighbours[m, LOWER_X], size, size - plane, home, scale, value, one)
+        x1, sx1, gx1 = beyond(neighbours[m, UPPER_X], size, first, end, scale, value, one)
+        end = home + plane - r
+        y0, sy0, gy0 = beyond(neighbours[m, LOWER_Y], size, plane - r, home, scale, value, one)
+        y1, sy1, gy1 = beyond(neighbours[m, UPPER_Y], size, first, end, scale, value, one)
+        end = home + last
+        z0, sz0, gz0 = beyond(neighbours[m, LOWER_Z], size, last, home, scale, value, one)
+        z1, sz1, gz1 = beyond(neighbours[m, UPPER_Z], size, first, end, scale, value, one)
         for i in range(r):
-            a, sa, ga = (x0, sx0, gx0) if i == 0 else (none - plane, one, zero)
-            b, sb, gb = (x1, sx1, gx1) if i == last else (plane, one, zero)
             for j in range(r):
-                c, sc, gc = (y0, sy0, gy0) if j == 0 else (none - r, one, zero)
-                d, sd, gd = (y1, sy1, gy1) if j == last else (r, one, zero)
-                p = home + i * plane + j * r
-                before = sz0 * values[p + z0] + gz0
-                after = sz1 * values[p + last + z1] + gz1
+                row = i * plane + j * r
+                p = home + row
+                a, sa, ga = (x0 + j * r, sx0, gx0) if i == 0 else (p - plane, one, zero)
+                b, sb, gb = (x1 + j * r, sx1, gx1) if i == last else (p + plane, one, zero)
+                c, sc, gc = (y0 + i * plane, sy0, gy0) if j == 0 else (p - r, one, zero)
+                d, sd, gd = (y1 + i * plane, sy1, gy1) if j == last else (p + r, one, zero)
                 g = ga + gb + gc + gd
+                before = sz0 * values[z0 + row] + gz0
+                after = sz1 * values[z1 + row] + gz1
                 if r == np.uint64(8):
                     laplacian_of_eight(
-                        values, p, p + a, p + b, p + c, p + d, sa, sb, sc, sd, g, before, after,
+                        values, p, a, b, c, d, sa, sb, sc, sd, g, before, after,
                         inverse_h2, six, out,
                     )  # fmt: skip
                 else:
                     laplacian_of_row(
-                        values, p, p + a, p + b, p + c, p + d, sa, sb, sc, sd, g, before, after,
+                        values, p, a, b, c, d, sa, sb, sc, sd, g, before, after,
                         inverse_h2, six, r, out,
                     )  # fmt: skip
 
 
 @device
-def beyond(entry, home, size, distance, scale, value, one):
-    """(distance to the voxel beyond a face, scale, value) for an entry of the neighbour table."""
+def beyond(entry, size, there, inside, scale, value, one):
+    """(voxel, scale, value) for an entry of the table: `there` in a neighbour, or `inside`."""
     if entry >= 0:
-        return np.uint64(entry) * size - home + distance, one, one - one
-    return np.uint64(0), scale[-1 - entry], value[-1 - entry]
+        return np.uint64(entry) * size + there, one, one - one
+    return inside, scale[-1 - entry], value[-1 - entry]
 
 
 @device

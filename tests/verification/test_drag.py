@@ -138,7 +138,7 @@ def test_the_jacobian_is_the_derivative_of_the_force(law):
         difference = (forces(velocity + moved)[0] - forces(velocity - moved)[0]) / (2 * step[:, None])
         scale = np.abs(jacobian).max(axis=(1, 2))[:, None] * dt
         assert np.all(np.abs(jacobian[:, :, axis] * dt - difference) <= 1e-6 * scale)
-    np.testing.assert_array_equal(jacobian, jacobian.transpose(0, 2, 1))
+    np.testing.assert_allclose(jacobian, jacobian.transpose(0, 2, 1), rtol=1e-14)
     assert np.linalg.eigvalsh(jacobian).max() <= 0.0  # negative: it can only damp
 
 
