@@ -47,7 +47,10 @@ class SolverSettings(Declaration):
         1, minimum=1, maximum=10_000, doc="Most Newton iterations of a substep."
     )
     newton_tolerance: float = parameter(
-        1.0e-4, minimum=0.0, maximum=1.0, doc="Relative residual that ends the Newton loop."
+        1.0e-4,
+        minimum=0.0,
+        maximum=1.0,
+        doc="Relative velocity correction that ends the Newton loop.",
     )
     retries: int = parameter(
         3, minimum=0, maximum=30, doc="How often a bad substep is halved and tried again."

@@ -2,7 +2,7 @@
 
 A drop of diameter d falls from rest until drag balances weight. The measured speeds at 20 degC and
 1013 mbar are 2.06 m/s for 0.5 mm and 4.03 m/s for 1 mm; the Schiller-Naumann law of a rigid sphere
-is 1.7 % and 4.3 % low there, which is all of the error that is left.
+is 1.6 % and 4.3 % low there, which is all of the error that is left.
 """
 
 from __future__ import annotations

@@ -180,7 +180,7 @@ class ParticleSystem:
     def rebucketize(self) -> None:
         """Sort by Bucket, move particles to their owners, drop removed ones. Collective."""
         self._drop_ghosts()
-        self._wrap()
+        self.wrap()
         comm = self.domain.comm
         coords, keys = self._sort()
         if comm.size > 1:
@@ -235,7 +235,8 @@ class ParticleSystem:
         )
         self._tracked = np.concatenate(sent).reshape(-1, 3)
 
-    def _wrap(self) -> None:
+    def wrap(self) -> None:
+        """Bring positions back into the box along periodic axes."""
         lower, upper = self.domain.relative_lower, self.domain.relative_upper
         kind = self.dtype.type
         for axis in np.flatnonzero(self.domain.periodic):

@@ -127,11 +127,12 @@ def laplacian_of_range(
         z0, sz0, gz0 = beyond(neighbours[m, LOWER_Z], size, last, home, scale, value, one)
         z1, sz1, gz1 = beyond(neighbours[m, UPPER_Z], size, first, end, scale, value, one)
         for i in range(r):
+            x = home + i * plane
+            a, sa, ga = (x0, sx0, gx0) if i == 0 else (x - plane, one, zero)
+            b, sb, gb = (x1, sx1, gx1) if i == last else (x + plane, one, zero)
             for j in range(r):
                 row = i * plane + j * r
                 p = home + row
-                a, sa, ga = (x0 + j * r, sx0, gx0) if i == 0 else (p - plane, one, zero)
-                b, sb, gb = (x1 + j * r, sx1, gx1) if i == last else (p + plane, one, zero)
                 c, sc, gc = (y0 + i * plane, sy0, gy0) if j == 0 else (p - r, one, zero)
                 d, sd, gd = (y1 + i * plane, sy1, gy1) if j == last else (p + r, one, zero)
                 g = ga + gb + gc + gd
@@ -139,12 +140,12 @@ def laplacian_of_range(
                 after = sz1 * values[z1 + row] + gz1
                 if r == np.uint64(8):
                     laplacian_of_eight(
-                        values, p, a, b, c, d, sa, sb, sc, sd, g, before, after,
+                        values, p, a + j * r, b + j * r, c, d, sa, sb, sc, sd, g, before, after,
                         inverse_h2, six, out,
                     )  # fmt: skip
                 else:
                     laplacian_of_row(
-                        values, p, a, b, c, d, sa, sb, sc, sd, g, before, after,
+                        values, p, a + j * r, b + j * r, c, d, sa, sb, sc, sd, g, before, after,
                         inverse_h2, six, r, out,
                     )  # fmt: skip
 

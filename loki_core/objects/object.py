@@ -24,8 +24,8 @@ from loki_core.pipeline.task import TaskOwner
 from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
-#: Stored cost model of the load balance: what one element costs relative to one voxel. Measured
-#: once (docs/concepts/distribution.md) and kept fixed, so that partitions are reproducible.
+#: Stored cost model of the load balance: a particle counts as two voxels. It is an estimate, and
+#: fixed, so that partitions are reproducible.
 PARTICLE_COST = 2.0
 
 

@@ -221,8 +221,9 @@ class Particles(Object):
                 if name == "mass" and not np.all(array > 0.0):
                     row = int(np.argmin(array > 0.0))
                     raise InputError(f"{label}: mass[{row}] = {array[row]} kg must be positive")
-            else:
-                self.particles.add_channel(name, array.dtype, array.shape[1:])
+            else:  # bulk numbers are stored in the setup's precision
+                dtype = self.scope.dtype if array.dtype.kind == "f" else array.dtype
+                self.particles.add_channel(name, dtype, array.shape[1:])
 
     def _per_point(self, name: str, stream: Any, rows: slice, label: str) -> NDArray[Any]:
         """A sparse parameter for each point of the input stream."""
@@ -250,7 +251,7 @@ class Particles(Object):
         if settings.source is None or settings.rate == 0.0:
             return
         self.emission_debt += float(settings.rate) * step.dt
-        count = int(self.emission_debt)
+        count = int(self.emission_debt + 1e-9)  # a sum of parts may be a hair below the whole
         self.emission_debt -= count
         if count == 0:
             return
@@ -350,6 +351,7 @@ class Particles(Object):
     def age_and_keep_in_box(self, access: Access, step: Step) -> None:
         """Let particles age, stop them at walls, let them leave through open sides."""
         access["particles.age"][:] += access["particles.age"].dtype.type(step.dt)
+        self.particles.wrap()
         domain = self.scope.domain
         if np.all(np.isinf(domain.lower)) and np.all(np.isinf(domain.upper)):
             return
@@ -433,7 +435,9 @@ class Particles(Object):
     def write(self, channel: str, values: NDArray[Any]) -> None:
         """Set a channel of all particles, ordered by id; positions in world space."""
         comm = self.scope.domain.comm
-        ids = np.sort(np.concatenate(comm.all_gather(self.particles.local("id").copy())))
+        kept = self.particles.kept()
+        mine = self.particles.local("id")[kept]
+        ids = np.sort(np.concatenate(comm.all_gather(mine)))
         values = np.asarray(values)
         if channel not in self.particles.channels:
             self.particles.add_channel(channel, values.dtype, values.shape[1:])
@@ -442,11 +446,10 @@ class Particles(Object):
             raise InputError(
                 f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
             )
-        rows = np.searchsorted(ids, self.particles.local("id"))
-        mine = values[rows]
+        chosen = values[np.searchsorted(ids, mine)]
         if channel == "position":
-            mine = self.scope.domain.to_relative(mine)
-        self.particles.local(channel)[:] = mine
+            chosen = self.scope.domain.to_relative(chosen)
+        self.particles.local(channel)[kept] = chosen
         self.particles.mark_written(channel)
         if channel == "position":
             self.particles.rebucketize()

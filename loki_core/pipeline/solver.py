@@ -76,6 +76,7 @@ class Solver:
         self.inputs = self._streams_at(self.settings.start_frame)
         self.domain = self._make_domain()
         self.objects: dict[str, Object] = {}
+        self._objects_of: dict[str, list[Object]] = {}  # by the Behavior's path
         self.actions: dict[str, list[Action]] = {}
         self.inactive: list[Inactive] = []
         self.warnings: list[str] = []
@@ -112,7 +113,11 @@ class Solver:
         self._cancelled = True
 
     def observe(self, stage: Stage, observer: Observer) -> None:
-        """Call `observer(solver, step)` at the end of a Stage: probes, outputs, progress."""
+        """Call `observer(solver, step)` at the end of a Stage: probes, outputs, progress.
+
+        Observers of SUBSTEP_END are called when the substep has passed its checks, so one that is
+        undone and tried again is seen once.
+        """
         self._observers.setdefault(stage, []).append(observer)
 
     def observe_tasks(self, observer: Callable[[str], None]) -> None:
@@ -147,6 +152,14 @@ class Solver:
                 self._stop_if_cancelled()
         if stage is Stage.CHECK_STATE:
             self._check_state()
+        if stage is not Stage.SUBSTEP_END:
+            self._call_observers(stage, step)
+
+    def accept_substep(self, step: Step) -> None:
+        """Call the observers of SUBSTEP_END: only substeps that stay are seen."""
+        self._call_observers(Stage.SUBSTEP_END, step)
+
+    def _call_observers(self, stage: Stage, step: Step) -> None:
         for callback in self._observers.get(stage, ()):
             callback(self, step)
 
@@ -237,7 +250,9 @@ class Solver:
                 self._create_one(path, behavior, [])
         for path, behavior in self.setup.behaviors():
             if behavior.kind != "object":
-                reached = [self.objects[p] for p in self.setup.reach(path) if p in self.objects]
+                reached = [
+                    item for p in self.setup.reach(path) for item in self._objects_of.get(p, ())
+                ]
                 self._create_one(path, behavior, reached)
 
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
@@ -251,10 +266,13 @@ class Solver:
         created = behavior.create(scope)
         if not created:
             self.inactive.append(Inactive(path, "nothing in its Group to act on"))
+        made = [item for item in created if isinstance(item, Object)]
+        for number, item in enumerate(made):
+            item.path = path if len(made) == 1 else f"{path}[{number}]"
+            self.objects[item.path] = item
+        self._objects_of[path] = made
         for item in created:
-            if isinstance(item, Object):
-                self.objects[path] = item
-            else:
+            if not isinstance(item, Object):
                 item.path = path if len(created) == 1 else f"{path}[{item.target.path}]"
                 self.actions.setdefault(path, []).append(item)
 
@@ -264,7 +282,7 @@ class Solver:
             if not isinstance(placed.node, Group):
                 continue
             inside = [path for path, _ in self.setup.behaviors() if _parent(path) == placed.path]
-            objects = [self.objects[path] for path in inside if path in self.objects]
+            objects = [one for path in inside for one in self._objects_of.get(path, ())]
             actions = [one for path in inside for one in self.actions.get(path, ())]
             groups.append((placed.path, objects, actions))
         return build_schedule(groups)
@@ -283,8 +301,8 @@ class Solver:
         rate, start = self.settings.frames_per_second, self.settings.start_frame
         for path, behavior in self.setup.behaviors():
             now = behavior.at(time, frames_per_second=rate, start_frame=start)
-            if path in self.objects:
-                self.objects[path].update(now, time)
+            for item in self._objects_of.get(path, ()):
+                item.update(now, time)
             for action in self.actions.get(path, ()):
                 action.update(now, time)
 

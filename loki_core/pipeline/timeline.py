@@ -30,6 +30,7 @@ class StageRunner(Protocol):
     def run_stage(self, stage: Stage, step: Step) -> None: ...
     def snapshot(self) -> Any: ...
     def roll_back(self, snapshot: Any) -> None: ...
+    def accept_substep(self, step: Step) -> None: ...
     def time_step_limit(self) -> float: ...
     def newton_change(self) -> float: ...
     def warn(self, message: str) -> None: ...
@@ -71,7 +72,7 @@ class Timeline:
         if self.elapsed == 0.0:
             runner.run_stage(Stage.FRAME_BEGIN, self.step(duration))
         while self.elapsed < duration:
-            count = self._remaining_substeps(runner, duration) << self.halvings
+            count = self._remaining_substeps(runner, duration)
             dt = (duration - self.elapsed) / count
             snapshot = runner.snapshot()
             try:
@@ -83,6 +84,7 @@ class Timeline:
             except Cancelled:
                 runner.roll_back(snapshot)
                 raise
+            runner.accept_substep(self.step(dt))
             self.substep += 1
             self.substeps_of_frame += 1
             # The last substep ends on the frame itself, not near it.
@@ -111,15 +113,14 @@ class Timeline:
 
     def _remaining_substeps(self, runner: StageRunner, duration: float) -> int:
         """How many equal substeps should fill the rest of the frame."""
-        rest = duration - self.elapsed
-        planned = max(1, round(self.settings.substeps * rest / duration))
-        if not self.settings.adaptive_substeps:
-            return planned
-        limit = runner.time_step_limit()
-        wanted = (
-            math.ceil(rest / limit * (1.0 - 1e-9)) if limit > 0.0 else self.settings.max_substeps
-        )
-        return max(1, planned, min(wanted, self.settings.max_substeps - self.substeps_of_frame))
+        longest = duration / self.settings.substeps
+        if self.settings.adaptive_substeps:
+            allowed = max(1, self.settings.max_substeps - self.substeps_of_frame)
+            shortest = (duration - self.elapsed) / allowed
+            longest = min(longest, max(runner.time_step_limit(), shortest))
+        longest /= 1 << self.halvings
+        # Round-off must not add a substep of no length.
+        return max(1, math.ceil((duration - self.elapsed) / longest - 1e-9))
 
     def _run_substep(self, runner: StageRunner, step: Step) -> None:
         for stage in SUBSTEP_BEFORE_NEWTON:

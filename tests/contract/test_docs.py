@@ -24,7 +24,7 @@ from loki_graph.node import isolated_node_registry, node_registry
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 GENERATED = DOCS / "reference"
-PAGES = sorted(p for p in DOCS.rglob("*.md") if GENERATED not in p.parents) + [ROOT / "README.md"]
+PAGES = [*sorted(p for p in DOCS.rglob("*.md") if GENERATED not in p.parents), ROOT / "README.md"]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 
 SKIPPED = "# not run"
