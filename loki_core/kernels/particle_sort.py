@@ -122,12 +122,15 @@ def sort_particles(
     buckets = _merge(classes, curve)
     end = begin[:-1] + classes.written
     in_order = np.empty(len(end), np.uint8)
+    digits = _digits(len(buckets.codes))
+    places = np.zeros((len(end), 1 << digits.top_bits), np.int64)
     rank_particles(
-        packed, begin, end, buckets.local_rank, buckets.states, cell_order(curve), ids, in_order
-    )
+        packed, begin, end, buckets.local_rank, buckets.states, cell_order(curve), ids,
+        np.uint64(digits.low_bits), places, in_order,
+    )  # fmt: skip
     kept = int(classes.written.sum())
     if kept < count or not in_order.all() or not _borders_in_order(packed, ids, begin):
-        packed, other = _radix_sort(packed, other, begin[:-1], end, len(buckets.codes))
+        packed, other = _radix_sort(packed, other, begin[:-1], end, digits, places)
 
     offsets = np.empty(len(buckets.codes) + 1, np.int64)
     offsets[-1] = kept
@@ -239,39 +242,44 @@ def _merge(classes: _Classes, curve: str) -> _Buckets:
     return _Buckets(codes[order], coords[order], keys[order], states[order], local_rank)
 
 
+class _Digits(NamedTuple):
+    top_bits: int
+    low_bits: int  # below the top digit, in one or two more digits
+
+
+def _digits(bucket_count: int) -> _Digits:
+    """Split the bits of rank * 512 + cell into the digits of the radix sort."""
+    bits = (CELLS_PER_BUCKET * max(bucket_count, 1) - 1).bit_length()
+    top_bits = bits - 9 if 9 < bits <= 9 + MAXIMUM_TOP_BITS else min(bits, TOP_BITS)
+    return _Digits(top_bits, bits - top_bits)
+
+
 def _radix_sort(
     source: npt.NDArray[np.uint64],
     target: npt.NDArray[np.uint64],
     begin: npt.NDArray[np.int64],
     end: npt.NDArray[np.int64],
-    bucket_count: int,
+    digits: _Digits,
+    places: npt.NDArray[np.int64],
 ) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
     """Sort the kept entries, given as block ranges of `source`; return (sorted, other).
 
-    The top digit goes first: its bins then fit in the cache, and particles that are nearly in
-    order move a short way only.
+    The top digit, whose counts per block are in `places`, goes first: its bins then fit in the
+    cache, and particles that are nearly in order move a short way only.
     """
-    blocks = len(begin)
-    bits = max(1, (CELLS_PER_BUCKET * bucket_count - 1).bit_length())
-    top_bits = bits - 9 if 9 < bits <= 9 + MAXIMUM_TOP_BITS else min(bits, TOP_BITS)
-    shift = 32 + bits - top_bits
-    places = np.empty((blocks, 1 << top_bits), np.int64)
-    count_digits(source, begin, end, np.uint64(shift), np.uint64((1 << top_bits) - 1), places)
-    bins = np.zeros((1 << top_bits) + 1, np.int64)
+    bins = np.zeros(places.shape[1] + 1, np.int64)
     np.cumsum(places.sum(axis=0), out=bins[1:])
     places[...] = bins[:-1] + np.cumsum(places, axis=0) - places
-    scatter_digits(
-        source, begin, end, np.uint64(shift), np.uint64((1 << top_bits) - 1), places, target
-    )
+    shift = np.uint64(32 + digits.low_bits)
+    scatter_digits(source, begin, end, shift, np.uint64(places.shape[1] - 1), places, target)
     source, target = target, source
-    low_bits = bits - top_bits
-    if low_bits == 0:
+    if digits.low_bits == 0:
         return source, target
-    passes = 1 if low_bits <= TOP_BITS else 2
-    digit_bits = -(-low_bits // passes)
-    share = np.searchsorted(bins, block_borders(int(bins[-1]), blocks)).astype(np.int64)
+    passes = 1 if digits.low_bits <= TOP_BITS else 2
+    digit_bits = -(-digits.low_bits // passes)
+    share = np.searchsorted(bins, block_borders(int(bins[-1]), len(begin))).astype(np.int64)
     share[0], share[-1] = 0, len(bins) - 1
-    counts = np.empty((blocks, 1 << digit_bits), np.int64)
+    counts = np.empty((len(begin), 1 << digit_bits), np.int64)
     sort_bins(source, bins, share, 32, digit_bits, passes, counts, target)
     return (target, source) if passes == 1 else (source, target)
 
@@ -422,16 +430,19 @@ def apply_ranks(local_row, counts, rank):
 
 
 @parallel_kernel
-def rank_particles(packed, begin, end, local_rank, states, order, ids, in_order):
-    """Replace (number in block, cell) by rank * 512 + position along the curve."""
+def rank_particles(
+    packed, begin, end, local_rank, states, order, ids, low_bits, places, in_order
+):  # fmt: skip
+    """Replace (number in block, cell) by rank * 512 + place on the curve; count top digits."""
     for block in prange(end.shape[0]):
         in_order[block] = rank_block(
-            packed[begin[block] : end[block]], local_rank[block], states, order, ids
-        )
+            packed[begin[block] : end[block]], local_rank[block], states, order, ids,
+            low_bits, places[block],
+        )  # fmt: skip
 
 
 @device
-def rank_block(packed, ranks, states, order, ids):
+def rank_block(packed, ranks, states, order, ids, low_bits, places):
     """Rank the particles of a block; return whether they are in order already."""
     ascending = True
     previous = np.uint64(0)
@@ -442,17 +453,11 @@ def rank_block(packed, ranks, states, order, ids):
         number = rank << np.uint64(9) | np.uint64(order[np.uint64(states[rank]), cell])
         particle = entry & np.uint64(0xFFFF_FFFF)
         packed[p] = number << np.uint64(32) | particle
+        places[number >> low_bits] += 1
         if ascending and p > 0 and number <= previous:
             ascending = number == previous and ids[particle - np.uint64(1)] < ids[particle]
         previous = number
     return ascending
-
-
-@parallel_kernel
-def count_digits(source, begin, end, shift, mask, places):
-    """Count the top digits of each block's entries."""
-    for block in prange(end.shape[0]):
-        count_block(source[begin[block] : end[block]], shift, mask, places[block])
 
 
 @parallel_kernel
@@ -541,12 +546,14 @@ def bubble_once(entries, first, stop, ids, chunk_ids, descents, offsets):
     """
     one = np.uint64(1)
     found = first
+    previous = entries[first - one] if first > 0 else EMPTY
     carried = entries[first]
     carried_id = ids[carried & np.uint64(0xFFFF_FFFF)]
-    left = entries[first - one] if first > 0 else EMPTY  # what stands before the carried one
-    left_id = np.int64(0)
-    if (carried ^ left) >> np.uint64(41) != 0:
+    if (carried ^ previous) >> np.uint64(41) != 0:
         offsets[carried >> np.uint64(41)] = first
+    previous = carried
+    left_id = carried_id  # of what stands before the carried one
+    left_in_cell = False
     chunk = first + one
     while chunk < stop:
         size = min(np.uint64(chunk_ids.shape[0]), stop - chunk)
@@ -556,20 +563,21 @@ def bubble_once(entries, first, stop, ids, chunk_ids, descents, offsets):
             p = chunk + c
             entry = entries[p]
             entry_id = chunk_ids[c]
-            change = entry ^ carried
+            change = entry ^ previous
             if change >> np.uint64(41) != 0:
                 offsets[entry >> np.uint64(41)] = p
-            swap = (change >> np.uint64(32) == 0) & (entry_id < carried_id)
+            in_cell = change >> np.uint64(32) == 0
+            swap = in_cell & (entry_id < carried_id)
             settled = entry if swap else carried
             settled_id = entry_id if swap else carried_id
             carried = carried if swap else entry
             carried_id = carried_id if swap else entry_id
             entries[p - one] = settled
             descents[found] = p - one
-            same_cell = (settled ^ left) >> np.uint64(32) == 0
-            found += np.uint64(same_cell & (settled_id < left_id))
-            left = settled
+            found += np.uint64(left_in_cell & (settled_id < left_id))
+            previous = entry
             left_id = settled_id
+            left_in_cell = in_cell
         chunk += size
     entries[stop - one] = carried  # the largest id of its run
     return found

@@ -23,13 +23,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from loki_core.kernels.jit import device, parallel_kernel, prange, thread_count
+from loki_core.kernels.jit import LazyKernel, device, parallel_kernel, prange, thread_count
 
 __all__ = ["laplacian"]
 
 Float = npt.NDArray[np.floating[Any]]
 Table = npt.NDArray[np.int32]
 
+CACHE_LINE = 64  # bytes
 BUCKETS_PER_BLOCK = 64  # fewer do not pay for a thread
 # columns (dx+1)*9 + (dy+1)*3 + dz+1 of the neighbour table that share a face
 LOWER_X, UPPER_X = 4, 22
@@ -71,8 +72,38 @@ def laplacian(
             values.reshape(-1), buckets_to_do, neighbours,
             np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
             number(inverse_h2), number(6.0 * inverse_h2), number(1.0), resolution, borders,
-            out.reshape(-1),
+            CACHE_LINE // values.itemsize, out.reshape(-1),
         )  # fmt: skip
+
+
+class _Prefetch(LazyKernel):
+    """The machine's instruction that brings `array[index]` into the cache and waits for nothing."""
+
+    def _make_dispatcher(self) -> Any:
+        import numba
+
+        if numba.config.DISABLE_JIT:
+            return self.function
+        from llvmlite import ir
+        from numba.core import types
+        from numba.extending import intrinsic
+
+        def declare(_: Any, array: Any, index: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+                data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+                byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
+                kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+                name = "llvm.prefetch.p0"
+                function = builder.module.globals.get(name) or ir.Function(
+                    builder.module, kind, name
+                )
+                place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
+                builder.call(function, [place, word(0), word(3), word(1)])  # read, keep, data
+                return context.get_dummy_value()
+
+            return types.void(array, index), generate
+
+        return intrinsic(declare)
 
 
 @contextmanager
@@ -88,21 +119,28 @@ def _straight_line_vectors() -> Iterator[None]:
         numba.config.SLP_VECTORIZE = before
 
 
+def _no_prefetch(array: Any, index: Any) -> None:
+    """Do nothing, where kernels run as plain Python."""
+
+
+prefetch = _Prefetch(_no_prefetch, parallel=False, strict=False)
+
+
 @parallel_kernel
 def laplacian_of_buckets(
-    values, buckets, neighbours, scale, value, inverse_h2, six, one, resolution, borders, out
+    values, buckets, neighbours, scale, value, inverse_h2, six, one, resolution, borders, line, out
 ):  # fmt: skip
     for block in prange(borders.shape[0] - 1):
         # The loop is in a device function, which LLVM optimises far better than a `prange` body.
         laplacian_of_range(
             values, buckets[borders[block] : borders[block + 1]], neighbours, scale, value,
-            inverse_h2, six, one, np.uint64(resolution), out,
+            inverse_h2, six, one, np.uint64(resolution), np.uint64(line), out,
         )  # fmt: skip
 
 
 @device
 def laplacian_of_range(
-    values, buckets, neighbours, scale, value, inverse_h2, six, one, r, out
+    values, buckets, neighbours, scale, value, inverse_h2, six, one, r, line, out
 ):  # fmt: skip
     """Do one Bucket after the other, row by row.
 
@@ -126,6 +164,10 @@ def laplacian_of_range(
         end = home + last
         z0, sz0, gz0 = beyond(neighbours[m, LOWER_Z], size, last, home, scale, value, one)
         z1, sz1, gz1 = beyond(neighbours[m, UPPER_Z], size, first, end, scale, value, one)
+        if n + 1 < buckets.shape[0]:
+            m = np.uint64(buckets[n + 1])
+            fetch_bucket(values, neighbours[m, LOWER_Y], size, line)
+            fetch_bucket(values, neighbours[m, UPPER_Y], size, line)
         for i in range(r):
             x = home + i * plane
             a, sa, ga = (x0, sx0, gx0) if i == 0 else (x - plane, one, zero)
@@ -148,6 +190,17 @@ def laplacian_of_range(
                         values, p, a + j * r, b + j * r, c, d, sa, sb, sc, sd, g, before, after,
                         inverse_h2, six, r, out,
                     )  # fmt: skip
+
+
+@device
+def fetch_bucket(values, entry, size, line):
+    """Ask for a neighbour of the next Bucket ahead of time.
+
+    The rows that are needed of it are far apart, and the machine does not foresee them.
+    """
+    if entry >= 0:
+        for p in range(np.uint64(entry) * size, (np.uint64(entry) + np.uint64(1)) * size, line):
+            prefetch(values, p)
 
 
 @device

@@ -28,7 +28,7 @@ wind = loki.Voxels.from_dense({"velocity": grid}, (-0.5, -0.5, -0.5), 0.125)
 setup = loki.SolverSetup(
     "scene",
     loki.ParticleObject(
-        input="p", source="p", rate=20_000.0, lifetime=0.15, lifetime_variation=0.9, name="dust",
+        input="p", source="p", rate=20_000.0, lifetime=0.3, lifetime_variation=0.9, name="dust",
         velocity_spread=1.0,
     ),
     loki.GravityForce(),

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.ranks import results_on_ranks
+from tests.ranks import run_on_ranks
 
 SCRIPT = Path(__file__).parent / "scripts" / "checkpoint_ranks.py"
 
@@ -24,18 +24,16 @@ def runs(tmp_path_factory):
     def run(ranks, way="run"):
         if (ranks, way) not in known:
             folder = tmp_path_factory.mktemp(f"{way}_{ranks}")
-            found = results_on_ranks(SCRIPT, ranks, folder, way, folder / "checkpoints")
-            known[ranks, way] = found, folder / "checkpoints"
+            checkpoints = folder / "checkpoints"
+            known[ranks, way] = results(way, ranks, checkpoints, folder), checkpoints
         return known[ranks, way]
 
     return run
 
 
-def resume(ranks, checkpoints, folder):
-    target = folder / f"resumed_{ranks}.npz"
-    from tests.ranks import run_on_ranks
-
-    run_on_ranks(SCRIPT, ranks, target, "resume", checkpoints)
+def results(way, ranks, checkpoints, folder):
+    target = folder / f"{way}_{ranks}.npz"
+    run_on_ranks(SCRIPT, ranks, target, way, checkpoints)
     with np.load(target) as saved:
         return dict(saved)
 
@@ -58,7 +56,7 @@ def test_the_whole_run_does_not_depend_on_the_ranks(runs):
 @pytest.mark.parametrize(("written", "read"), [(1, 1), (2, 2), (1, 3), (2, 3), (2, 1)])
 def test_a_checkpoint_is_continued_on_any_number_of_ranks(runs, tmp_path, written, read):
     whole, checkpoints = runs(written)
-    resumed = resume(read, checkpoints, tmp_path)
+    resumed = results("resume", read, checkpoints, tmp_path)
     assert_same(whole, resumed)
     assert len(resumed["counts"]) == read
     assert resumed["counts"].min() > 0  # the data were cut anew, not left on a few ranks
@@ -69,4 +67,4 @@ def test_a_run_that_was_stopped_by_one_rank_is_continued(runs, tmp_path):
     stopped, checkpoints = runs(2, "cancel")
     whole = runs(2)[0]
     assert stopped["time"] < whole["time"]
-    assert_same(whole, resume(2, checkpoints, tmp_path))
+    assert_same(whole, results("resume", 2, checkpoints, tmp_path))

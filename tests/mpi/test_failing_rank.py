@@ -14,7 +14,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "failing_rank.py"
 
 def run(way, ranks=2):
     try:
-        return run_on_ranks(SCRIPT, ranks, way, timeout=40.0, check=False)
+        return run_on_ranks(SCRIPT, ranks, way, timeout=90.0, check=False)
     except subprocess.TimeoutExpired:
         pytest.fail(f"the ranks hang after a failure by {way}")
 

@@ -30,7 +30,9 @@ def test_particles_on_one_rank_come_and_go(alone):
     assert len(alone["open.id"]) > 0.8 * COUNT
     assert alone["open.id"].max() > COUNT  # emitted ones are among them
     assert len(alone["open.id"]) < alone["open.id"].max()  # and some are gone
-    assert np.all((alone["periodic.position"][:, [0, 2]] >= 0) & (alone["periodic.position"][:, [0, 2]] < 1))
+    assert np.all(
+        (alone["periodic.position"][:, [0, 2]] >= 0) & (alone["periodic.position"][:, [0, 2]] < 1)
+    )
     assert alone["vanish.id"].min() >= 2000  # of the first ones none is left
 
 

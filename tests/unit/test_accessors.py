@@ -41,7 +41,9 @@ def test_declared_channels_are_the_storage_itself(data):
 def test_an_undeclared_channel_is_refused_by_name(data):
     access = access_to(data, reads=("particles.position",))
     for name in ("particles.velocity", "volume.pressure", "particles.nothing"):
-        with pytest.raises(AccessError, match=f'"{name}" is used in "Rain/Drops.move" but was never'):
+        with pytest.raises(
+            AccessError, match=f'"{name}" is used in "Rain/Drops.move" but was never'
+        ):
             access[name]
 
 
@@ -128,7 +130,7 @@ def test_a_plan_follows_the_layout(data):
 def test_only_declared_channels_can_be_refreshed(data):
     access = access_to(data, reads=("volume.pressure",), halo=1)
     access.refresh("volume.pressure")
-    with pytest.raises(AccessError, match='"particles.velocity"'):
+    with pytest.raises(AccessError, match=r'"particles.velocity"'):
         access.refresh("particles.velocity")
 
 

@@ -25,9 +25,7 @@ def make_domain(bucket_size=1.0, counts=None, kinds=("open",) * 3, **options):
     if counts is None:
         return GridDomain(bucket_size, **options)
     conditions = [BoundaryCondition(kind) for kind in kinds for _ in range(2)]
-    return GridDomain(
-        bucket_size, lower=(0, 0, 0), upper=counts, boundaries=conditions, **options
-    )
+    return GridDomain(bucket_size, lower=(0, 0, 0), upper=counts, boundaries=conditions, **options)
 
 
 def brute_force(domain, buckets):
@@ -187,7 +185,11 @@ def test_too_coarse_levels_are_refused():
 def test_on_one_rank_everything_is_interior():
     coords = random_buckets(np.random.default_rng(6), 100, -3, 3)
     buckets = BucketSet(make_domain(), coords)
-    assert (buckets.count, buckets.local_count, buckets.ghost_count) == (len(coords), len(coords), 0)
+    assert (buckets.count, buckets.local_count, buckets.ghost_count) == (
+        len(coords),
+        len(coords),
+        0,
+    )
     np.testing.assert_array_equal(buckets.interior, buckets.local)
     assert len(buckets.border) == 0
     assert buckets.send_buckets == {} and buckets.receive_buckets == {}
@@ -217,7 +219,7 @@ def test_a_bucket_of_another_rank_is_refused():
     coords = random_buckets(np.random.default_rng(8), 50, -3, 3)
     foreign = coords[domain.owners(domain.keys(coords)) != 0]
     assert len(foreign)
-    with pytest.raises(LokiError, match="is given on rank 0, but rank [123] owns it"):
+    with pytest.raises(LokiError, match=r"is given on rank 0, but rank [123] owns it"):
         BucketSet(domain, foreign)
 
 

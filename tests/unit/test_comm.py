@@ -57,7 +57,7 @@ def test_no_error_raises_nothing():
 
 
 def test_an_error_of_one_rank_keeps_its_type_and_text():
-    with pytest.raises(InputError, match="^particle 3 is bad$"):
+    with pytest.raises(InputError, match=r"^particle 3 is bad$"):
         SERIAL.raise_together(InputError("particle 3 is bad"))
 
 
@@ -92,7 +92,8 @@ class AbortingRanks(TwoRanks):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"), [(InputError("bad seed"), 4), (ValueError("bad seed"), 1), (KeyboardInterrupt(), 1)]
+    ("error", "code"),
+    [(InputError("bad seed"), 4), (ValueError("bad seed"), 1), (KeyboardInterrupt(), 1)],
 )
 def test_one_of_many_ranks_aborts_all_with_its_traceback(capsys, error, code):
     with pytest.raises(Aborted) as raised, one_fails_all_fail(AbortingRanks([])):

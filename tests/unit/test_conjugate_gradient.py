@@ -47,7 +47,9 @@ def test_the_answer_is_that_of_a_direct_solve():
     report, x = solve(Dense(matrix), b, tol=1e-12)
     assert report.converged and report.size == 80 and 0 < report.iterations < 1000
     # |x - x*| <= |A^-1| |r| = 1 * 1e-12 |b|.
-    np.testing.assert_allclose(x, np.linalg.solve(matrix, b), rtol=0, atol=2e-12 * np.linalg.norm(b))
+    np.testing.assert_allclose(
+        x, np.linalg.solve(matrix, b), rtol=0, atol=2e-12 * np.linalg.norm(b)
+    )
     np.testing.assert_allclose(
         report.residual, np.linalg.norm(b - matrix @ x) / np.linalg.norm(b), atol=1e-13
     )
@@ -96,9 +98,7 @@ def test_a_zero_right_hand_side_has_the_zero_solution():
 
 
 def test_running_out_of_iterations_is_reported():
-    report, _ = solve(
-        Dense(random_spd(100, 1e8, 8)), np.ones(100), tol=1e-12, max_iterations=3
-    )
+    report, _ = solve(Dense(random_spd(100, 1e8, 8)), np.ones(100), tol=1e-12, max_iterations=3)
     assert report.iterations == 3 and not report.converged and report.residual > 1e-12
 
 

@@ -58,7 +58,9 @@ def test_pulling_back_is_the_transpose_and_keeps_force_and_torque(particles):
     embedding.pull_back(access, force, pulled)
     # Virtual work: <f, J v> = <J^T f, v>.
     np.testing.assert_allclose(
-        np.sum(force * embedding.push_forward(access, velocity)), np.sum(pulled * velocity), rtol=1e-12
+        np.sum(force * embedding.push_forward(access, velocity)),
+        np.sum(pulled * velocity),
+        rtol=1e-12,
     )
     position = particles.local("position")
     embedded = embedding.push_forward(access, position)

@@ -119,7 +119,10 @@ def test_periods_that_are_whole_but_for_round_off_are_accepted(count):
         ({"bucket_size": 1.0, "curve": "peano"}, '"peano"'),
         ({"bucket_size": 1.0, "boundaries": [OPEN] * 5}, "5 given"),
         (
-            {"bucket_size": 1.0, "boundaries": [OPEN] * 3 + [BoundaryCondition("sticky")] + [OPEN] * 2},
+            {
+                "bucket_size": 1.0,
+                "boundaries": [OPEN] * 3 + [BoundaryCondition("sticky")] + [OPEN] * 2,
+            },
             'y upper is "sticky"',
         ),
         ({"bucket_size": 1.0, "lower": (0, 2, 0), "upper": (1, 1, 1)}, "empty along y"),

@@ -104,7 +104,9 @@ def emitter(rate=240.0, substeps=1, source=None, **options):
     positions = np.array([[0.0, 0, 0], [1, 0, 0], [0, 0, -1]])
     source = surface(positions, [0, 1, 2]) if source is None else source
     setup = SolverSetup(
-        "s", ParticleObject(source="source", rate=rate, **options), substeps=substeps,
+        "s",
+        ParticleObject(source="source", rate=rate, **options),
+        substeps=substeps,
         precision="double",
     )
     return Solver(setup, {"source": source})
@@ -133,13 +135,13 @@ def test_emitted_particles_lie_where_their_age_has_brought_them():
     solver = emitter(rate=240.0, velocity=(0.0, 2.0, 0.0))
     solver.run(3)
     age = solver.read("ParticleObject", "age")
-    np.testing.assert_allclose(solver.read("ParticleObject", "position")[:, 1], 2.0 * age, atol=1e-12)
+    np.testing.assert_allclose(
+        solver.read("ParticleObject", "position")[:, 1], 2.0 * age, atol=1e-12
+    )
 
 
 def test_start_velocities_add_up():
-    solver = emitter(
-        rate=2400.0, velocity=(1.0, 0.0, 0.0), normal_speed=3.0, velocity_spread=0.5
-    )
+    solver = emitter(rate=2400.0, velocity=(1.0, 0.0, 0.0), normal_speed=3.0, velocity_spread=0.5)
     solver.run(2)
     velocity = solver.read("ParticleObject", "velocity")
     around = velocity - [1.0, 3.0, 0.0]

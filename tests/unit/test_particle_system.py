@@ -225,7 +225,9 @@ def test_positions_are_wrapped_along_periodic_axes_only(dtype):
     difference = np.minimum(difference, period - difference)
     assert difference.max() <= 4 * np.finfo(dtype).eps
     assert np.all((position[:, [0, 2]] >= 0.0) & (position[:, [0, 2]] < [1.0, 2.0]))
-    assert np.all(particles.buckets.coords[:, 0] < 4) and np.all(particles.buckets.coords >= [0, -99, 0])
+    assert np.all(particles.buckets.coords[:, 0] < 4) and np.all(
+        particles.buckets.coords >= [0, -99, 0]
+    )
 
 
 @pytest.mark.parametrize(
@@ -233,7 +235,7 @@ def test_positions_are_wrapped_along_periodic_axes_only(dtype):
     [(0.1, 0.1 * 3, 0.3), (0.3333333333, 1.0, 1.0 - 1e-11)],
 )
 def test_a_particle_just_below_the_period_lies_in_the_last_bucket(bucket_size, length, place):
-    # The period is a whole number of Buckets but for round-off, which must not open one Bucket more.
+    # The period is whole Buckets but for round-off, which must not open one Bucket more.
     domain = GridDomain(
         bucket_size, lower=(0, 0, 0), upper=(length,) * 3, boundaries=(PERIODIC,) * 6
     )
@@ -278,7 +280,9 @@ def test_a_particle_without_a_bucket_is_named_by_its_id(bad):
     particles = make_particles(100)
     row = int(np.flatnonzero(particles.local("id") == 42)[0])
     particles.local("position")[row, 2] = bad
-    with pytest.raises(InputError, match=r"Sand: particle id 42 at \(.*\) m .*(key range|not finite)"):
+    with pytest.raises(
+        InputError, match=r"Sand: particle id 42 at \(.*\) m .*(key range|not finite)"
+    ):
         particles.rebucketize()
 
 

@@ -36,7 +36,9 @@ from loki_core.solver_setup import Group, SolverSetup
 def test_stages_are_distinct_ordered_and_explained():
     stages = list(Stage)
     assert [stage.order for stage in stages] == list(range(len(stages)))
-    assert all(stage.doc and stage.loop in ("setup", "frame", "substep", "newton") for stage in stages)
+    assert all(
+        stage.doc and stage.loop in ("setup", "frame", "substep", "newton") for stage in stages
+    )
     assert len({stage.doc for stage in stages}) == len(stages)
 
 
@@ -135,7 +137,7 @@ def test_other_data_and_other_stages_do_not_conflict(particles):
 
 
 def test_data_that_the_owner_does_not_have_are_refused(particles):
-    with pytest.raises(ScheduleError, match='"cloth.position" names data that its owner does not'):
+    with pytest.raises(ScheduleError, match=r'"cloth.position" names data that its owner does not'):
         build_schedule([("", [], [Owner("One", particles, reads=("cloth.position",))])])
 
 
@@ -146,7 +148,7 @@ def test_two_expressions_that_write_one_channel_are_told_to_move():
         ParticleExpression(expression="heat = 1.0", new_channels=("heat",), name="warm"),
         ParticleExpression(expression="heat = 2.0", new_channels=("heat",), name="hot"),
     )
-    with pytest.raises(ScheduleError, match="hot.run and warm.run.*another user-facing Stage"):
+    with pytest.raises(ScheduleError, match=r"hot.run and warm.run.*another user-facing Stage"):
         Solver(setup, {"p": Points(np.zeros((1, 3)))})
 
 
@@ -164,7 +166,9 @@ def test_owners_are_ordered_by_class_and_path(particles):
     seen = set()
     for order in itertools.permutations(names):
         schedule = build_schedule([("", [], order)])
-        seen.add(tuple((type(s.owner).__name__, s.owner.path) for s in schedule[Stage.MOVE_PARTICLES]))
+        seen.add(
+            tuple((type(s.owner).__name__, s.owner.path) for s in schedule[Stage.MOVE_PARTICLES])
+        )
     assert seen == {(("Ant", "A"), ("Ant", "B"), ("Zebra", "A"), ("Zebra", "B"))}
 
 

@@ -28,9 +28,7 @@ def linear(position, axis=0):
 
 
 def field_of(array, origin, *, components, location="cell", **options):
-    voxels = Voxels.from_dense(
-        {"value": array}, origin, SIZE, location=location, **options
-    )
+    voxels = Voxels.from_dense({"value": array}, origin, SIZE, location=location, **options)
     return VoxelField(voxels, "value", components=components, label="Wind")
 
 

@@ -135,7 +135,9 @@ def test_the_jacobian_is_the_derivative_of_the_force(law):
     for axis in range(3):
         moved = np.zeros((count, 3))
         moved[:, axis] = step
-        difference = (forces(velocity + moved)[0] - forces(velocity - moved)[0]) / (2 * step[:, None])
+        difference = (forces(velocity + moved)[0] - forces(velocity - moved)[0]) / (
+            2 * step[:, None]
+        )
         scale = np.abs(jacobian).max(axis=(1, 2))[:, None] * dt
         assert np.all(np.abs(jacobian[:, :, axis] * dt - difference) <= 1e-6 * scale)
     np.testing.assert_allclose(jacobian, jacobian.transpose(0, 2, 1), rtol=1e-14)
@@ -182,7 +184,9 @@ def test_a_linear_flow_is_read_at_the_guessed_end_of_the_step():
     mass, coefficient, h = 2.0, 30.0, 1 / 24
     found = run(
         particle(tuple(velocity), mass, position=tuple(position)),
-        FluidDragForce(law="linear", coefficient=coefficient, field="wind", velocity=(0.0, 0.0, 0.5)),
+        FluidDragForce(
+            law="linear", coefficient=coefficient, field="wind", velocity=(0.0, 0.0, 0.5)
+        ),
         frames=1,
         inputs={"wind": wind},
     )[0]

@@ -35,7 +35,9 @@ def accelerations(*behaviors, inputs=None, offset=0.0, precision="double", **cha
 def linear_field(name, components, offset=0.0):
     """A voxel field that is linear in space, over [-1, 3]^3."""
     grid = (np.stack(np.meshgrid(*[np.arange(40)] * 3, indexing="ij")) + 0.5) * 0.1 - 1.0
-    values = np.stack([1.0 + (c + 1) * grid[0] - 0.5 * grid[1] + 0.25 * c * grid[2] for c in range(3)])
+    values = np.stack(
+        [1.0 + (c + 1) * grid[0] - 0.5 * grid[1] + 0.25 * c * grid[2] for c in range(3)]
+    )
     voxels = Voxels.from_dense({name: values[:components]}, np.full(3, -1.0 + offset), 0.1)
     x, y, z = POSITION.T
     exact = np.stack([1.0 + (c + 1) * x - 0.5 * y + 0.25 * c * z for c in range(3)], axis=1)
@@ -59,7 +61,7 @@ def test_a_voxel_field_is_added_to_the_constant_part(per):
     found = accelerations(
         ForceDensityField(value=(0.5, 0.0, 0.0), field="f", per=per), inputs={"f": voxels}
     )
-    expected = (exact + [0.5, 0.0, 0.0]) / (DENSITY[:, None] if per == "volume" else 1.0)
+    expected = np.add(exact, [0.5, 0.0, 0.0]) / (DENSITY[:, None] if per == "volume" else 1.0)
     np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
@@ -119,4 +121,6 @@ def test_far_away_fields_and_masks_are_where_they_should_be():
 
 def test_outside_of_its_voxels_a_field_is_its_background():
     voxels = Voxels.from_dense({"force": np.ones((3, 8, 8, 8))}, (50.0, 50.0, 50.0), 0.1)
-    np.testing.assert_array_equal(accelerations(ForceDensityField(field="f"), inputs={"f": voxels}), 0.0)
+    np.testing.assert_array_equal(
+        accelerations(ForceDensityField(field="f"), inputs={"f": voxels}), 0.0
+    )

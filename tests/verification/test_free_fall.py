@@ -1,6 +1,6 @@
 """Free fall: backward Euler's own formula to round-off, and the parabola to first order.
 
-    v_n = v_0 + n h g,     x_n = x_0 + n h v_0 + h^2 g n (n + 1) / 2
+v_n = v_0 + n h g,     x_n = x_0 + n h v_0 + h^2 g n (n + 1) / 2
 """
 
 from __future__ import annotations

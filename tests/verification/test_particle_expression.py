@@ -23,7 +23,10 @@ def run(*behaviors, frames=1, offset=0.0, channels=None, **settings):
     for name, values in (channels or {}).items():
         points.set_channel("point", name, np.asarray(values))
     setup = SolverSetup(
-        "scene", ParticleObject(input="p", name="dust"), *behaviors, **{"precision": "double", **settings}
+        "scene",
+        ParticleObject(input="p", name="dust"),
+        *behaviors,
+        **{"precision": "double", **settings},
     )
     solver = Solver(setup, {"p": points})
     solver.run(frames)
@@ -36,7 +39,9 @@ def expression(text, *new_channels, **options):
 
 def test_channels_are_read_and_written():
     solver = run(expression("heat = 2.0 * position[1] + float(id)", "heat"))
-    np.testing.assert_allclose(solver.read("dust", "heat"), 2.0 * START[:, 1] + np.arange(40), rtol=1e-14)
+    np.testing.assert_allclose(
+        solver.read("dust", "heat"), 2.0 * START[:, 1] + np.arange(40), rtol=1e-14
+    )
 
 
 def test_new_channels_have_their_kinds():
@@ -46,7 +51,9 @@ def test_new_channels_have_their_kinds():
             "a_float", "a_vector:vector", "an_int:int", "a_bool:bool",
         )
     )  # fmt: skip
-    np.testing.assert_array_equal(solver.read("dust", "a_vector"), np.tile([1.0, 2.0, 3.0], (40, 1)))
+    np.testing.assert_array_equal(
+        solver.read("dust", "a_vector"), np.tile([1.0, 2.0, 3.0], (40, 1))
+    )
     np.testing.assert_array_equal(solver.read("dust", "an_int"), 2 * np.arange(40))
     np.testing.assert_array_equal(solver.read("dust", "a_bool"), np.arange(40) > 5)
     assert solver.read("dust", "an_int").dtype == np.int32
@@ -60,7 +67,9 @@ def test_time_frame_and_user_values_are_those_of_the_substep():
         frames=3, substeps=2, start_frame=101,
     )  # fmt: skip
     np.testing.assert_allclose(solver.read("dust", "total"), 3 / 24, rtol=1e-14)
-    np.testing.assert_allclose(solver.read("dust", "last"), 5 / 48, rtol=1e-14)  # start of the last one
+    np.testing.assert_allclose(
+        solver.read("dust", "last"), 5 / 48, rtol=1e-14
+    )  # start of the last one
     np.testing.assert_array_equal(solver.read("dust", "which"), 104)
     np.testing.assert_array_equal(solver.read("dust", "user"), 15.25)
 
@@ -73,7 +82,9 @@ def test_user_values_may_be_keyframed():
 
 def test_velocities_written_before_the_solve_move_the_particles():
     solver = run(expression("velocity = vec3(0.0, 2.4, 0.0)"), frames=2)
-    np.testing.assert_allclose(solver.read("dust", "position"), START + [0.0, 0.2, 0.0], rtol=1e-14)
+    np.testing.assert_allclose(
+        solver.read("dust", "position"), np.add(START, [0.0, 0.2, 0.0]), rtol=1e-14
+    )
 
 
 def test_positions_are_moved_where_the_snippet_says():
@@ -96,7 +107,7 @@ def test_positions_are_world_positions_also_far_away(precision):
     tolerance = 1e-9 if precision == "double" else 3e-7
     np.testing.assert_allclose(solver.read("dust", "seen"), START[:, 0], rtol=0, atol=tolerance)
     moved = solver.read("dust", "position") - offset
-    np.testing.assert_allclose(moved, START + [0.0, 0.5, 0.0], rtol=0, atol=tolerance)
+    np.testing.assert_allclose(moved, np.add(START, [0.0, 0.5, 0.0]), rtol=0, atol=tolerance)
 
 
 def test_a_snippet_that_does_not_move_a_far_particle_leaves_its_bits_alone():
@@ -140,9 +151,7 @@ def test_expressions_act_on_their_group_and_below():
 
 
 def test_a_channel_of_the_input_may_be_changed():
-    solver = run(
-        expression("heat = heat * 0.5"), channels={"heat": np.arange(40.0)}, frames=2
-    )
+    solver = run(expression("heat = heat * 0.5"), channels={"heat": np.arange(40.0)}, frames=2)
     np.testing.assert_array_equal(solver.read("dust", "heat"), 0.25 * np.arange(40.0))
 
 

@@ -1,8 +1,8 @@
 """Run a scene, write a checkpoint on the way, or continue from one on any number of ranks.
 
-    checkpoint_ranks.py TARGET run FOLDER        frames 1 to 7, with a checkpoint of frame 4
-    checkpoint_ranks.py TARGET resume FOLDER     from the checkpoint to frame 7
-    checkpoint_ranks.py TARGET cancel FOLDER     stopped on request in frame 5, checkpoint there
+checkpoint_ranks.py TARGET run FOLDER        frames 1 to 7, with a checkpoint of frame 4
+checkpoint_ranks.py TARGET resume FOLDER     from the checkpoint to frame 7
+checkpoint_ranks.py TARGET cancel FOLDER     stopped on request in frame 5, checkpoint there
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def make_solver(comm):
     setup = SolverSetup(
         "scene",
         ParticleObject(
-            input="p", source="p", rate=3000.0, lifetime=0.2, lifetime_variation=0.5,
+            input="p", source="p", rate=3000.0, lifetime=0.4, lifetime_variation=0.9,
             velocity_spread=2.0, name="dust",
         ),
         GravityForce(),
@@ -75,7 +75,7 @@ def cancel(comm, folder):
 
     def listen(label):
         seen.append(label)
-        if len(seen) == 25 and comm.rank == comm.size - 1:
+        if len(seen) == 17 and comm.rank == comm.size - 1:
             solver.cancel()
 
     solver.observe_tasks(listen)

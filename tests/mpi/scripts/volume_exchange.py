@@ -83,7 +83,11 @@ def make_volume(comm, kinds=("open",) * 3, counts=(6, 5, 4), keep=0.8, levels=Fa
 
 def slab(offset, resolution, layers):
     """Voxels of a neighbour in the direction of `offset` that a halo of `layers` needs."""
-    ranges = {0: slice(0, resolution), 1: slice(0, layers), -1: slice(resolution - layers, resolution)}
+    ranges = {
+        0: slice(0, resolution),
+        1: slice(0, layers),
+        -1: slice(resolution - layers, resolution),
+    }
     return tuple(ranges[o] for o in offset)
 
 
@@ -151,7 +155,9 @@ def check_accumulation(volume):
     local = buckets.local_count
     fill(volume)
     access = Access(
-        Declaration(accumulates=("volume.pressure", "volume.velocity"), halo=1), {"volume": volume}, "t"
+        Declaration(accumulates=("volume.pressure", "volume.velocity"), halo=1),
+        {"volume": volume},
+        "t",
     )
     access.begin()
     for name in ("volume.pressure", "volume.velocity"):
@@ -245,7 +251,9 @@ def check_migration(volume):
     assert comm.total(volume.buckets.local_count) == total
     local = volume.buckets.local_count
     new = np.all(volume.buckets.coords[:local] == 5, axis=1)
-    expected = value_of(volume, "pressure", volume.buckets.coords[:local], volume.buckets.levels[:local])
+    expected = value_of(
+        volume, "pressure", volume.buckets.coords[:local], volume.buckets.levels[:local]
+    )
     np.testing.assert_array_equal(volume.local("pressure")[~new], expected[~new])
     assert np.all(volume.local("pressure")[new] == 0.0)
     assert comm.total(int(new.sum())) == 1

@@ -211,9 +211,9 @@ class Wanderers:
         np.testing.assert_array_equal(plan.gather(access["particles.tag"]), wanted * 7 % 1001)
         target = np.zeros((particles.count, 2))
         plan.scatter_add(np.stack((np.ones(500), wanted), axis=1), target)
-        asked = np.bincount(
-            np.concatenate(comm.all_gather(wanted)), minlength=particles.next_id
-        )[particles.local("id")]
+        asked = np.bincount(np.concatenate(comm.all_gather(wanted)), minlength=particles.next_id)[
+            particles.local("id")
+        ]
         np.testing.assert_array_equal(target[:, 0], asked)
         np.testing.assert_array_equal(target[:, 1], asked * particles.local("id"))
         missing = np.array([particles.next_id + 5] if comm.rank == comm.size - 1 else [], np.int64)
