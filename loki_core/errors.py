@@ -12,9 +12,14 @@ from collections.abc import Iterable
 
 
 class LokiError(Exception):
-    """Anything that Loki refuses or cannot finish; the base of all errors below."""
+    """Anything that Loki refuses or cannot finish; the base of all errors below.
+
+    Attributes:
+        together: Whether every rank raised the error at the same place.
+    """
 
     exit_code = 1
+    together = False
 
 
 class SetupError(LokiError):
@@ -61,6 +66,14 @@ class DivergenceError(LokiError):
     """A substep that stays bad after every retry."""
 
     exit_code = 7
+
+
+class RankFailure(LokiError):
+    """One rank failed where the others may be waiting for it: the whole job has to end."""
+
+    def __init__(self, message: str, *, exit_code: int = 1) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class Cancelled(LokiError):

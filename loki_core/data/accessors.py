@@ -99,6 +99,7 @@ class Access:
     _pending: dict[str, Pending] = field(default_factory=dict)
     _checksums: dict[str, int] = field(default_factory=dict)
     _directories: dict[str, ParticleDirectory] = field(default_factory=dict)
+    _spoke: bool = False
 
     def __getitem__(self, name: str) -> Array:
         declared = self.declaration
@@ -143,9 +144,16 @@ class Access:
         touching[other.interior] = False
         return touching[rows]
 
+    @property
+    def communicates(self) -> bool:
+        """Whether the Task has spoken to other ranks, or may have."""
+        declared = self.declaration
+        return bool(declared.halo or declared.layout or self._spoke)
+
     def plan(self, data_name: str, ids: NDArray[np.int64]) -> GatherPlan:
         """Plan to gather from and scatter to any particles, by id. Collective."""
         particles = self.of(data_name)
+        self._spoke = True
         if not isinstance(particles, ParticleSystem):
             raise AccessError(f'"{self.label}": "{data_name}" has no ids to gather by')
         directory = self._directories.get(data_name)
@@ -155,6 +163,7 @@ class Access:
 
     def refresh(self, *names: str) -> None:
         """Make ghosts current inside a Task that iterates, such as a linear solve. Collective."""
+        self._spoke = True
         for name in names:
             self._check_declared(name)
             holder, channel = self._holder(name), split_name(name)[1]

@@ -154,6 +154,11 @@ class GridDomain:
         return np.round(length / self.bucket_size).astype(np.int32)
 
     @property
+    def reach(self) -> float:
+        """Distance from the origin [m] within which every position has a key."""
+        return (HALF_RANGE - 1) * self.bucket_size
+
+    @property
     def relative_lower(self) -> NDArray[np.float64]:
         """Lower corner of the box relative to `origin` [m]; may be infinite."""
         return self.lower - self.origin
@@ -189,11 +194,10 @@ class GridDomain:
         bad = ~np.all(np.isfinite(lattice) & (np.abs(lattice) < HALF_RANGE - 1), axis=-1)
         if np.any(bad):
             index = int(np.argmax(bad))
-            reach = (HALF_RANGE - 1) * self.bucket_size
             raise InputError(
                 f"{label}[{index}] = {np.asarray(relative)[index]} m from the domain's origin "
-                f"{self.origin} m is not finite or farther than {reach:g} m: move it nearer, or "
-                f"enlarge bucket_size ({self.bucket_size:g} m)"
+                f"{self.origin} m is not finite or farther than {self.reach:g} m: move it "
+                f"nearer, or enlarge bucket_size ({self.bucket_size:g} m)"
             )
         return self.wrap(lattice.astype(np.int32))
 

@@ -77,12 +77,12 @@ def move_iterate(change, dt, position):
 
 
 @parallel_kernel
-def keep_in_box(position, velocity, lower, upper, wall_lower, wall_upper, alive):
+def keep_in_box(position, velocity, lower, upper, highest, wall_lower, wall_upper, alive):
     """Stop particles at walls; those beyond an open side die.
 
-    Args: position, velocity [n, 3]; lower, upper [3] m, may be infinite; wall_lower, wall_upper
-        uint8 [3], 1 for a
-    wall, 2 for a periodic side, else open; alive bool [n].
+    Args: position, velocity [n, 3]; lower, upper [3] m, may be infinite; highest [3], the last
+    numbers below `upper`, where a wall stops particles so that they stay in a Bucket of the box;
+    wall_lower, wall_upper uint8 [3], 1 for a wall, 2 for a periodic side, else open; alive [n].
     """
     for i in prange(position.shape[0]):
         for axis in range(3):
@@ -93,9 +93,11 @@ def keep_in_box(position, velocity, lower, upper, wall_lower, wall_upper, alive)
                     velocity[i, axis] = max(velocity[i, axis], 0.0)
                 else:
                     alive[i] = False
-            elif x > upper[axis] and wall_upper[axis] != 2:
+            elif (x > highest[axis] and wall_upper[axis] == 1) or x > upper[axis]:
+                if wall_upper[axis] == 2:
+                    continue
                 if wall_upper[axis] == 1:
-                    position[i, axis] = upper[axis]
+                    position[i, axis] = highest[axis]
                     velocity[i, axis] = min(velocity[i, axis], 0.0)
                 else:
                     alive[i] = False
@@ -118,14 +120,14 @@ def largest_speed(velocity):
 
 
 @strict_kernel
-def first_bad_row(position, velocity, maximum_speed):
-    """First row that is not finite or faster than allowed, or -1."""
+def first_bad_row(position, velocity, maximum_speed, reach):
+    """First row that is not finite, faster than allowed, or farther than reach [m]; or -1."""
     limit = maximum_speed * maximum_speed
     for i in range(position.shape[0]):
         square = 0.0
         for axis in range(3):
             square += np.float64(velocity[i, axis]) ** 2
-            if not math.isfinite(position[i, axis]):
+            if not abs(position[i, axis]) < reach:  # NaN compares false
                 return i
         if not (square <= limit):
             return i

@@ -82,7 +82,8 @@ class _Prefetch(LazyKernel):
     def _make_dispatcher(self) -> Any:
         import numba
 
-        if numba.config.DISABLE_JIT:
+        config: Any = numba.config
+        if config.DISABLE_JIT:
             return self.function
         from llvmlite import ir
         from numba.core import types
@@ -111,12 +112,13 @@ def _straight_line_vectors() -> Iterator[None]:
     """Let LLVM make vectors of straight-line code while a kernel compiles: numba has it off."""
     import numba
 
-    before = numba.config.SLP_VECTORIZE
-    numba.config.SLP_VECTORIZE = 1
+    config: Any = numba.config
+    before = config.SLP_VECTORIZE
+    config.SLP_VECTORIZE = 1
     try:
         yield
     finally:
-        numba.config.SLP_VECTORIZE = before
+        config.SLP_VECTORIZE = before
 
 
 def _no_prefetch(array: Any, index: Any) -> None:

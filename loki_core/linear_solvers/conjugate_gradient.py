@@ -36,7 +36,10 @@ class ConjugateGradient:
         start, system = perf_counter(), self.system
         b = b.copy()
         self._project(b)
-        target = tol * math.sqrt(system.dot(b, b))
+        scale = math.sqrt(system.dot(b, b))
+        if scale == 0.0:
+            x[:] = 0.0
+        target = tol * scale
         product = np.empty_like(b)
         system.multiply(x, product)
         residual = b - product
@@ -59,7 +62,6 @@ class ConjugateGradient:
             norm = math.sqrt(system.dot(residual, residual))
             iterations += 1
         self._project(x)
-        scale = math.sqrt(system.dot(b, b))
         count = round(system.dot(np.ones_like(b), np.ones_like(b)))
         return SolveReport(
             "conjugate_gradient",
@@ -67,7 +69,7 @@ class ConjugateGradient:
             iterations,
             perf_counter() - start,
             norm / scale if scale > 0.0 else 0.0,
-            norm <= target,
+            math.isfinite(target) and norm <= target,
         )
 
     def _precondition(self, residual: Vector) -> Vector:

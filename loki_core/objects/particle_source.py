@@ -6,6 +6,7 @@ is a pure function of the particle's random numbers, so it depends on neither th
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,17 @@ UNIFORMS_PER_PLACE = 3
 
 
 class Places(NamedTuple):
-    """World positions [m], unit normals (zero without a surface), velocities [m/s]; all [n, 3]."""
+    """Where new particles appear.
+
+    World positions [m], unit normals (zero without a surface) and velocities [m/s] are [n, 3];
+    corners and weights [n, k] say which points of the source a place lies between.
+    """
 
     position: NDArray[np.float64]
     normal: NDArray[np.float64]
     velocity: NDArray[np.float64]
+    corners: NDArray[np.int64]
+    weights: NDArray[np.float64]
 
 
 def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Places:
@@ -50,7 +57,24 @@ def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Plac
     normal = np.zeros_like(position)
     if corners.shape[1] == 3:
         normal = _normals(np.asarray(source.positions, dtype=np.float64), chosen)
-    return Places(position, normal, velocity)
+    return Places(position, normal, velocity, chosen, weights)
+
+
+def inherited_channels(
+    source: Mesh, places: Places, known: Mapping[str, NDArray[Any]]
+) -> dict[str, NDArray[Any]]:
+    """Values of the source's own point channels that the particles have too, at the places."""
+    inherited = {}
+    for name, array in source.channels["point"].items():
+        if name in known and array.shape[1:] == known[name].shape[1:]:
+            if array.dtype.kind == "f":
+                flat = array.reshape(len(array), -1).astype(np.float64)
+                mixed = _mix(flat, places.corners, places.weights)
+                inherited[name] = mixed.reshape(-1, *array.shape[1:])
+            else:  # whole numbers do not mix: the nearest point's
+                nearest = np.argmax(places.weights, axis=1)
+                inherited[name] = array[places.corners[np.arange(len(nearest)), nearest]]
+    return inherited
 
 
 def _simplices(source: Mesh) -> NDArray[np.int64]:

@@ -20,7 +20,7 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
-from loki_core.errors import InputError
+from loki_core.errors import DivergenceError, InputError
 from loki_core.kernels.emission import fill_uniforms
 from loki_core.kernels.lagrangian_step import (
     begin_step,
@@ -33,9 +33,14 @@ from loki_core.kernels.lagrangian_step import (
 )
 from loki_core.kernels.random import random_key
 from loki_core.objects.object import Object, Scope
-from loki_core.objects.particle_source import UNIFORMS_PER_PLACE, places_on
+from loki_core.objects.particle_source import (
+    UNIFORMS_PER_PLACE,
+    inherited_channels,
+    places_on,
+)
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import channel_names, resolve
 
 BALL = 4.0 / 3.0 * np.pi
 PARTICLES_PER_BUCKET = 128  # enough to pay for a Bucket, few enough to share out between ranks
@@ -168,6 +173,18 @@ class Particles(Object):
             declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
         return stage, declaration
 
+    def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
+        """Name the painted overrides; particles that are emitted later get the Behavior's value."""
+        names = super().overriding_channels(behavior)
+        for name in names:
+            for key in behavior.parameters():
+                if name in channel_names(type(behavior), key):
+                    value = getattr(behavior.at(self.time), key)
+                    self.particles.channels[name].default = value
+                elif name.removesuffix("_scale") in channel_names(type(behavior), key):
+                    self.particles.channels[name].default = 1.0
+        return names
+
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
         return {
             name: self.particles.local(name)
@@ -218,17 +235,13 @@ class Particles(Object):
                         f'{label}: channel "{name}" has {list(array.shape[1:])} values a point, '
                         f"expected {list(expected.shape)}"
                     )
-                if name == "mass" and not np.all(array > 0.0):
-                    row = int(np.argmin(array > 0.0))
-                    raise InputError(f"{label}: mass[{row}] = {array[row]} kg must be positive")
+                _check_own_channel(name, array, label)
             else:  # bulk numbers are stored in the setup's precision
                 dtype = self.scope.dtype if array.dtype.kind == "f" else array.dtype
                 self.particles.add_channel(name, dtype, array.shape[1:])
 
     def _per_point(self, name: str, stream: Any, rows: slice, label: str) -> NDArray[Any]:
         """A sparse parameter for each point of the input stream."""
-        from loki_core.sparse_parameters import resolve
-
         values, step = resolve(
             self.behavior,
             name,
@@ -236,6 +249,8 @@ class Particles(Object):
             channels={"detail": self.details, "vertex": dict(stream.channels["point"].items())},
             counts={"vertex": stream.point_count, "primitive": 0},
             dtype=self.scope.dtype,
+            frames_per_second=self.scope.settings.frames_per_second,
+            start_frame=self.scope.settings.start_frame,
         )
         if step:
             chosen: NDArray[Any] = values[rows]
@@ -247,10 +262,10 @@ class Particles(Object):
     @task(Stage.EMIT, layout=("particles",))
     def emit(self, access: Access, step: Step) -> None:
         """Emit what is due in this substep, evenly spread over it."""
-        settings = self.settings
-        if settings.source is None or settings.rate == 0.0:
+        if self.settings.source is None:
             return
-        self.emission_debt += float(settings.rate) * step.dt
+        rate = self.resolve(self.behavior, "rate", label=self.path, dtype=np.float64).values[0]
+        self.emission_debt += float(rate) * step.dt
         count = int(self.emission_debt + 1e-9)  # a sum of parts may be a hair below the whole
         self.emission_debt -= count
         if count == 0:
@@ -262,7 +277,8 @@ class Particles(Object):
         ids = (first + numbers).astype(np.int64)
         uniforms = np.empty((len(ids), UNIFORMS_PER_PLACE + 4))
         fill_uniforms(random_key(step.seed, zlib.crc32(self.path.encode())), ids, uniforms)
-        self._append_emitted(ids, uniforms, age=step.dt * (1.0 - (numbers + 0.5) / count))
+        # Born within the substep: they start behind the source, and pass it when they are due.
+        self._append_emitted(ids, uniforms, age=-step.dt * (numbers + 0.5) / count)
 
     def _append_emitted(
         self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]
@@ -288,12 +304,18 @@ class Particles(Object):
         if settings.lifetime is not None:
             shorter = settings.lifetime_variation * uniforms[:, -1]
             values["lifetime"] = settings.lifetime * (1.0 - shorter)
+        values |= inherited_channels(source, places, self.vertex_channels())
         self.particles.append(values, ids=ids)
 
     @task(Stage.REBUCKET, layout=("particles",))
     def rebucket(self, access: Access, step: Step) -> None:
         """Sort by Bucket, move particles to their ranks, drop dead ones."""
-        self.particles.rebucketize()
+        try:
+            self.particles.rebucketize()
+        except InputError as error:  # not the user's input any more: a state that went bad
+            failure = DivergenceError(str(error))
+            failure.together = error.together
+            raise failure from error
 
     # -- the step --------------------------------------------------------------------------
 
@@ -357,11 +379,13 @@ class Particles(Object):
             return
         codes = {"wall": 1, "periodic": 2}
         sides = np.array([codes.get(c.kind, 0) for c in domain.boundaries], dtype=np.uint8)
+        upper = domain.relative_upper.astype(self.scope.dtype)
         keep_in_box(
             access["particles.position"],
             access["particles.velocity"],
-            domain.relative_lower,
-            domain.relative_upper,
+            domain.relative_lower.astype(self.scope.dtype),
+            upper,
+            np.nextafter(upper, self.scope.dtype.type(-np.inf)),
             np.ascontiguousarray(sides[0::2]),
             np.ascontiguousarray(sides[1::2]),
             access["particles.alive"],
@@ -385,13 +409,15 @@ class Particles(Object):
         kept = self.particles.kept()
         position, velocity = self.particles.local("position"), self.particles.local("velocity")
         maximum = float(self.scope.settings.maximum_speed)
-        row = int(first_bad_row(position[kept], velocity[kept], maximum))
+        reach = self.scope.domain.reach
+        row = int(first_bad_row(position[kept], velocity[kept], maximum, reach))
         if row < 0:
             return None
         particle = int(self.particles.local("id")[kept][row])
         return (
             f"particle id {particle} has position {position[kept][row].tolist()} m and velocity "
-            f"{velocity[kept][row].tolist()} m/s: not finite, or faster than {maximum:g} m/s"
+            f"{velocity[kept][row].tolist()} m/s: not finite, faster than {maximum:g} m/s, or "
+            f"farther than {reach:g} m from the domain's origin"
         )
 
     def time_step_limit(self) -> float:
@@ -459,6 +485,19 @@ class Particles(Object):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.emission_debt = float(state["emission_debt"])
+
+
+def _check_own_channel(name: str, array: NDArray[Any], label: str) -> None:
+    """Refuse values that no particle can have; an endless lifetime is one that it can."""
+    if array.dtype.kind != "f":
+        return
+    bad = np.isnan(array) if name == "lifetime" else ~np.isfinite(array)
+    if name == "mass":
+        bad |= ~(array > 0.0)
+    if np.any(bad):
+        row = int(np.flatnonzero(bad.reshape(len(array), -1).any(axis=1))[0])
+        words = " kg is not finite and positive" if name == "mass" else " is not finite"
+        raise InputError(f"{label}: {name}[{row}] = {array[row].tolist()}{words}")
 
 
 def _in_ball(uniforms: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -89,6 +89,7 @@ class Communicator(ABC):
         """Raise on every rank if any rank has an error: the first by rank, same text everywhere."""
         if self.size == 1:
             if error is not None:
+                error.together = True
                 raise error
             return
         if not self.any(error is not None):
@@ -97,7 +98,10 @@ class Communicator(ABC):
         texts = self.all_gather(np.frombuffer(text.encode(), dtype=np.uint8))
         rank = next(r for r, t in enumerate(texts) if t.size)
         name, _, message = texts[rank].tobytes().decode().partition("\n")
-        raise _error_type(name)(f"{message} (rank {rank} of {self.size})")
+        place = f" (rank {rank} of {self.size})"
+        agreed = _error_type(name)(message if message.endswith(place) else message + place)
+        agreed.together = True
+        raise agreed
 
 
 class _Done(Pending):
@@ -154,8 +158,16 @@ class MpiCommunicator(Communicator):
 
         self._mpi = MPI
         self._comm = MPI.COMM_WORLD
+        sys.excepthook = self._abort_on_uncaught
         self.rank = self._comm.Get_rank()
         self.size = self._comm.Get_size()
+
+    def _abort_on_uncaught(self, kind: Any, error: Any, place: Any) -> None:
+        """End all ranks with the traceback of the one that nobody caught: others would hang."""
+        text = "".join(traceback.format_exception(kind, error, place))
+        sys.stderr.write(f"rank {self.rank} of {self.size} failed:\n{text}")
+        sys.stderr.flush()
+        self.abort(getattr(error, "exit_code", 1))
 
     def all_gather(self, array: Array) -> list[Array]:
         counts = np.empty(self.size, dtype=np.int64)
@@ -249,14 +261,14 @@ def one_fails_all_fail(comm: Communicator) -> Iterator[None]:
     """
     try:
         yield
-    except SystemExit:
-        raise
     except BaseException as error:
-        if comm.size == 1:
+        leaves_well = isinstance(error, SystemExit) and error.code in (0, None)
+        if comm.size == 1 or leaves_well:
             raise
         sys.stderr.write(f"rank {comm.rank} of {comm.size} failed:\n{traceback.format_exc()}")
         sys.stderr.flush()
-        comm.abort(error.exit_code if isinstance(error, LokiError) else 1)
+        code = getattr(error, "exit_code", getattr(error, "code", 1))
+        comm.abort(code if isinstance(code, int) and code else 1)
 
 
 def _error_type(name: str) -> type[LokiError]:

@@ -5,7 +5,7 @@ added into a row of
 int64 bins, 32 binary places apart: integer addition is exact and associative. Ranks add their rows,
     and the exact total
 is rounded once. (The idea is the long accumulator of U. Kulisch; here with carries kept until the
-end, which 2^31 additions cannot overflow.)
+end, which 2^30 additions cannot overflow.)
 
 Bulk kernels first sum per Bucket, in the Bucket's own fixed order, and hand those sums here.
 """

@@ -65,30 +65,47 @@ def build_schedule(
 
 
 def _refuse_conflicts(stage: Stage, tasks: list[ScheduledTask]) -> None:
-    changes: dict[tuple[int, str], tuple[ScheduledTask, str]] = {}
-    uses: dict[tuple[int, str], tuple[ScheduledTask, str]] = {}
+    """Raise if one Task changes what another one of the Stage touches.
+
+    Accumulations commute with each other, reads with reads; everything else conflicts.
+    """
+    seen: dict[str, dict[tuple[int, str], ScheduledTask]] = {
+        "reads": {},
+        "writes": {},
+        "accumulates": {},
+    }
+    conflicts_with = {
+        "reads": ("writes", "accumulates"),
+        "writes": ("reads", "writes", "accumulates"),
+        "accumulates": ("reads", "writes"),
+    }
     for scheduled in tasks:
-        declared = scheduled.task.declaration
-        data = scheduled.owner.data
-        written = {_identity(data, name): name for name in declared.writes}
-        added = {_identity(data, name): name for name in declared.accumulates}
-        read = {_identity(data, name): name for name in declared.reads}
-        for key, name in written.items():
-            for table in (changes, uses):
-                if key in table:
-                    raise _conflict(stage, scheduled, table[key][0], name)
-        for key, name in (read | added).items():
-            if key in changes:
-                raise _conflict(stage, scheduled, changes[key][0], name)
-        for key, name in added.items():
-            if key in uses and uses[key][1] == "reads":
-                raise _conflict(stage, scheduled, uses[key][0], name)
-        for key, name in read.items():
-            if key in uses and uses[key][1] == "accumulates":
-                raise _conflict(stage, scheduled, uses[key][0], name)
-        changes |= dict.fromkeys(written, (scheduled, "writes"))
-        uses |= dict.fromkeys(added, (scheduled, "accumulates"))
-        uses |= {key: (scheduled, "reads") for key in read if key not in added}
+        touched = {
+            kind: {_identity(scheduled.owner.data, name): name for name in names}
+            for kind, names in _touched(scheduled).items()
+        }
+        for kind, names in touched.items():
+            for other_kind in conflicts_with[kind]:
+                for key, name in names.items():
+                    if key in seen[other_kind]:
+                        raise _conflict(stage, scheduled, seen[other_kind][key], name)
+        for kind, names in touched.items():
+            seen[kind] |= dict.fromkeys(names, scheduled)
+
+
+def _touched(scheduled: ScheduledTask) -> dict[str, list[str]]:
+    """Channels by how the Task touches them; a change of layout writes every channel."""
+    declared = scheduled.task.declaration
+    moved = [
+        f"{name}.{channel}"
+        for name in declared.layout
+        for channel in scheduled.owner.data[name].channels
+    ]
+    return {
+        "reads": list(declared.reads),
+        "writes": [*declared.writes, *moved],
+        "accumulates": list(declared.accumulates),
+    }
 
 
 def _identity(data: dict[str, ChannelData], name: str) -> tuple[int, str]:

@@ -12,6 +12,7 @@ no socket: whoever wants frames on disk adds an observer and asks for `output`, 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,16 +22,26 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
-from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError, did_you_mean
+from loki_core.errors import (
+    Cancelled,
+    DivergenceError,
+    InputError,
+    LokiError,
+    RankFailure,
+    SetupError,
+    did_you_mean,
+)
 from loki_core.objects.object import Object, Scope
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.action import Action
-from loki_core.pipeline.schedule import Schedule, build_schedule
+from loki_core.pipeline.schedule import Schedule, ScheduledTask, build_schedule
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
 from loki_core.pipeline.timeline import Timeline
 from loki_core.solver_setup import Group, SolverSetup
 
+#: Least automatic Bucket of an unbounded scene [m]: 2^17 of them are more than a kilometre.
+SMALLEST_BUCKET = 0.01
 #: A stream, or a function of the frame that returns one.
 Input = Any
 Observer = Callable[["Solver", Step], None]
@@ -142,14 +153,10 @@ class Solver:
             for observer in self._task_observers:
                 observer(scheduled.label)
             with scheduled.statistics.measure(self.comm):
-                access = scheduled.access()
-                access.begin()
-                scheduled.task.run(access, step)
-                access.end()
+                error = self._run_task(scheduled, step)
             scheduled.statistics.iterations += scheduled.owner.iterations
             scheduled.owner.iterations = 0
-            if stage.loop in ("substep", "newton"):
-                self._stop_if_cancelled()
+            self._agree(error, may_stop=stage.loop in ("substep", "newton"))
         if stage is Stage.CHECK_STATE:
             self._check_state()
         if stage is not Stage.SUBSTEP_END:
@@ -176,10 +183,29 @@ class Solver:
             for item in self.objects.values():
                 item.redistribute()
 
-    def _stop_if_cancelled(self) -> None:
-        if self.comm.any(self._cancelled):
-            self._cancelled = False
-            raise Cancelled(f"stopped on request in frame {self.frame + 1}")
+    def _run_task(self, scheduled: ScheduledTask, step: Step) -> LokiError | None:
+        """Run one Task; returns an error that all ranks can still agree on."""
+        access = scheduled.access()
+        try:
+            access.begin()
+            scheduled.task.run(access, step)
+            access.end()
+        except LokiError as error:
+            if self.comm.size > 1 and access.communicates and not error.together:
+                # The others may wait inside the Task for what this rank will not send any more.
+                message = f"{scheduled.label}: {error}"
+                raise RankFailure(message, exit_code=error.exit_code) from error
+            return error
+        return None
+
+    def _agree(self, error: LokiError | None, *, may_stop: bool) -> None:
+        """Raise on all ranks what any of them met, or stop all if any was asked to."""
+        stops = self._cancelled and may_stop
+        if not self.comm.any(error is not None or stops):
+            return
+        self.comm.raise_together(error)
+        self._cancelled = False
+        raise Cancelled(f"stopped on request in frame {self.frame + 1}")
 
     def _check_state(self) -> None:
         error: LokiError | None = None
@@ -208,6 +234,11 @@ class Solver:
         streams = {}
         for name, given in self._given.items():
             stream = given(frame) if callable(given) else given
+            if not hasattr(stream, "validate"):
+                raise InputError(
+                    f'input "{name}" is a {type(stream).__name__}, not a stream; '
+                    "wrap an array of positions as Points(array)"
+                )
             stream.validate(f'input "{name}"')
             streams[name] = stream
         return streams
@@ -215,6 +246,8 @@ class Solver:
     def _make_domain(self) -> GridDomain:
         settings = self.settings
         lower, upper = _bounds(self.inputs, settings.domain_lower, settings.domain_upper)
+        data_lower, data_upper = _bounds(self.inputs, None, None)
+        near = 0.5 * (data_lower + data_upper) if self.inputs else 0.5 * (lower + upper)
         conditions = [
             BoundaryCondition(side[axis])
             for axis in range(3)
@@ -222,7 +255,7 @@ class Solver:
         ]
         return GridDomain(
             settings.bucket_size or self._automatic_bucket_size(lower, upper),
-            near=0.5 * (lower + upper),
+            near=near,
             curve=settings.curve,
             lower=settings.domain_lower,
             upper=settings.domain_upper,
@@ -236,13 +269,17 @@ class Solver:
             for _, behavior in self.setup.behaviors()
             if (hint := behavior.bucket_size_hint(self.inputs)) is not None
         ]
-        size = max(hints) if hints else float(np.max(upper - lower)) / 16.0
-        size = size if size > 0.0 else 1.0
-        periodic = [a for a in range(3) if self.settings.boundary_lower[a] == "periodic"]
-        if periodic:  # a periodic axis is a whole number of Buckets
-            length = float(upper[periodic[0]] - lower[periodic[0]])
-            size = length / max(1, round(length / size))
-        return size
+        extent = float(np.max(upper - lower))
+        size = max(hints) if hints else extent / 16.0
+        # Unbounded, particles may travel far: the keys must reach a kilometre at least.
+        least = extent / 1e5 if self.settings.domain_lower is not None else SMALLEST_BUCKET
+        size = max(size, least)
+        lengths = [
+            float(upper[axis] - lower[axis])
+            for axis in range(3)
+            if self.settings.boundary_lower[axis] == "periodic"
+        ]
+        return _dividing_all(lengths, size) if lengths else size
 
     def _create(self) -> None:
         for path, behavior in self.setup.behaviors():
@@ -388,7 +425,7 @@ class Solver:
                 action.restore(state["actions"].get(action.path, {}))
         if not same_ranks:
             self.balance()
-        if self.timeline.elapsed:
+        if self.timeline.frame_begun:
             self._update_inputs(self.frame + 1)
         self._update_settings(self.time)
 
@@ -406,6 +443,24 @@ class Solver:
 def _owner_state(item: Object) -> dict[str, Any]:
     data = {name: holder.state() for name, holder in item.data.items()}
     return {"data": data, "own": item.state()}
+
+
+def _dividing_all(lengths: list[float], wanted: float) -> float:
+    """Bucket size near the wanted one of which all periodic lengths are whole multiples."""
+    first = lengths[0]
+    best = None
+    for count in range(1, max(2, 8 * math.ceil(first / wanted))):
+        size = first / count
+        rests = [abs(length / size - round(length / size)) for length in lengths]
+        fits = all(round(length / size) >= 1 for length in lengths) and max(rests) < 1e-9 * count
+        if fits and (best is None or abs(size - wanted) < abs(best - wanted)):
+            best = size
+    if best is None:
+        raise SetupError(
+            f"no Bucket size near {wanted:g} m divides all periodic axes ({lengths} m); "
+            "make their lengths commensurable, or set bucket_size"
+        )
+    return best
 
 
 def _parent(path: str) -> str:

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError
+from loki_core.errors import Cancelled, DivergenceError, LokiError
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.stages import NEWTON, SUBSTEP_AFTER_NEWTON, SUBSTEP_BEFORE_NEWTON, Stage
 from loki_core.pipeline.task import Step
@@ -47,6 +47,7 @@ class Timeline:
         retried: Substeps that had to be halved since the start of the run.
         halvings: How often dt was halved in the frame under way.
         substeps_of_frame: Substeps done in the frame under way.
+        frame_begun: Whether FRAME_BEGIN of the frame under way has run.
     """
 
     settings: SolverSettings
@@ -56,6 +57,7 @@ class Timeline:
     retried: int = 0
     halvings: int = 0
     substeps_of_frame: int = 0
+    frame_begun: bool = False
 
     @property
     def time(self) -> float:
@@ -69,15 +71,16 @@ class Timeline:
     def advance_frame(self, runner: StageRunner) -> None:
         """Compute the next frame, or the rest of it. Collective."""
         duration = self.settings.frame_duration
-        if self.elapsed == 0.0:
+        if not self.frame_begun:
             runner.run_stage(Stage.FRAME_BEGIN, self.step(duration))
+            self.frame_begun = True
         while self.elapsed < duration:
             count = self._remaining_substeps(runner, duration)
             dt = (duration - self.elapsed) / count
             snapshot = runner.snapshot()
             try:
                 self._run_substep(runner, self.step(dt))
-            except (DivergenceError, InputError) as error:
+            except DivergenceError as error:
                 runner.roll_back(snapshot)
                 self._halve(runner, dt, error)
                 continue
@@ -92,6 +95,7 @@ class Timeline:
         self.frame += 1
         self.elapsed = 0.0
         self.halvings = self.substeps_of_frame = 0
+        self.frame_begun = False
         runner.run_stage(Stage.FRAME_END, self._frame_end())
 
     def _frame_end(self) -> Step:
@@ -142,6 +146,7 @@ class Timeline:
             "retried": self.retried,
             "halvings": self.halvings,
             "substeps_of_frame": self.substeps_of_frame,
+            "frame_begun": self.frame_begun,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -152,3 +157,4 @@ class Timeline:
         self.retried = int(state["retried"])
         self.halvings = int(state["halvings"])
         self.substeps_of_frame = int(state["substeps_of_frame"])
+        self.frame_begun = bool(state["frame_begun"])

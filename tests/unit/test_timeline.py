@@ -165,20 +165,19 @@ def test_a_step_that_stays_bad_ends_the_run_with_the_last_good_state():
     assert len(runner.warnings) == 3
 
 
-def test_a_bad_position_is_retried_like_a_divergence():
+def test_bad_input_is_not_retried():
     timeline, runner = make()
-    failures = iter([InputError("particle id 3 is outside"), None])
     original = runner.run_stage
 
-    def fail_once(stage, step):
-        if stage is Stage.REBUCKET and (error := next(failures, None)) is not None:
-            raise error
+    def fail(stage, step):
+        if stage is Stage.EMIT:
+            raise InputError("the source has no points")
         original(stage, step)
 
-    runner.run_stage = fail_once
-    timeline.advance_frame(runner)
-    assert "particle id 3" in runner.warnings[0]
-    assert len(runner.dts) == 2
+    runner.run_stage = fail
+    with pytest.raises(InputError, match="the source has no points"):
+        timeline.advance_frame(runner)
+    assert not runner.warnings
 
 
 # -- cancel and state ----------------------------------------------------------------------

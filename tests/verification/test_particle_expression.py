@@ -111,7 +111,7 @@ def test_positions_are_world_positions_also_far_away(precision):
 
 
 def test_a_snippet_that_does_not_move_a_far_particle_leaves_its_bits_alone():
-    text = "if id == 3:\n    position = vec3(0.0, 1000000.0, 0.0)"
+    text = "if id == 3:\n    position = vec3(1000000.0, 1000001.0, 1000000.0)"
     moved = run(expression(text), offset=1.0e6, precision="single")
     still = run(offset=1.0e6, precision="single")
     rest = np.arange(40) != 3
