@@ -126,6 +126,18 @@ def thread_count() -> int:
     return int(_numba().get_num_threads())
 
 
+@contextlib.contextmanager
+def straight_line_vectors() -> Iterator[None]:
+    """Let LLVM make vectors of straight-line code while a kernel compiles: numba has it off."""
+    config = _numba().config
+    before = config.SLP_VECTORIZE
+    config.SLP_VECTORIZE = 1
+    try:
+        yield
+    finally:
+        config.SLP_VECTORIZE = before
+
+
 def _names_used(code: types.CodeType) -> Iterator[str]:
     yield from code.co_names
     for constant in code.co_consts:

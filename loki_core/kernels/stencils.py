@@ -16,14 +16,19 @@ voxels of an 8^3 Bucket's row are written out as straight-line code, of which LL
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from loki_core.kernels.jit import LazyKernel, device, parallel_kernel, prange, thread_count
+from loki_core.kernels.jit import (
+    device,
+    parallel_kernel,
+    prange,
+    straight_line_vectors,
+    thread_count,
+)
+from loki_core.kernels.prefetch import prefetch
 
 __all__ = ["laplacian"]
 
@@ -67,65 +72,13 @@ def laplacian(
     number = values.dtype.type
     blocks = max(1, min(4 * thread_count(), len(buckets_to_do) // BUCKETS_PER_BLOCK))
     borders = np.arange(blocks + 1, dtype=np.int64) * len(buckets_to_do) // blocks
-    with _straight_line_vectors():
+    with straight_line_vectors():
         laplacian_of_buckets(
             values.reshape(-1), buckets_to_do, neighbours,
             np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
             number(inverse_h2), number(6.0 * inverse_h2), number(1.0), resolution, borders,
             CACHE_LINE // values.itemsize, out.reshape(-1),
         )  # fmt: skip
-
-
-class _Prefetch(LazyKernel):
-    """The machine's instruction that brings `array[index]` into the cache and waits for nothing."""
-
-    def _make_dispatcher(self) -> Any:
-        import numba
-
-        config: Any = numba.config
-        if config.DISABLE_JIT:
-            return self.function
-        from llvmlite import ir
-        from numba.core import types
-        from numba.extending import intrinsic
-
-        def declare(_: Any, array: Any, index: Any) -> Any:
-            def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-                data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
-                byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
-                kind = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-                name = "llvm.prefetch.p0"
-                function = builder.module.globals.get(name) or ir.Function(
-                    builder.module, kind, name
-                )
-                place = builder.bitcast(builder.gep(data, [arguments[1]]), byte)
-                builder.call(function, [place, word(0), word(3), word(1)])  # read, keep, data
-                return context.get_dummy_value()
-
-            return types.void(array, index), generate
-
-        return intrinsic(declare)
-
-
-@contextmanager
-def _straight_line_vectors() -> Iterator[None]:
-    """Let LLVM make vectors of straight-line code while a kernel compiles: numba has it off."""
-    import numba
-
-    config: Any = numba.config
-    before = config.SLP_VECTORIZE
-    config.SLP_VECTORIZE = 1
-    try:
-        yield
-    finally:
-        config.SLP_VECTORIZE = before
-
-
-def _no_prefetch(array: Any, index: Any) -> None:
-    """Do nothing, where kernels run as plain Python."""
-
-
-prefetch = _Prefetch(_no_prefetch, parallel=False, strict=False)
 
 
 @parallel_kernel
