@@ -282,20 +282,22 @@ class ParticleSystem:
         return order.coords, order.keys
 
     def _reorder(self, permutation: NDArray[np.uint32]) -> None:
-        """Gather every channel through the permutation, with one channel of scratch."""
+        """Gather every channel through the permutation, with one channel of scratch.
+
+        A channel takes the scratch for its storage and leaves its own to the next of its width.
+        """
         new_count = len(permutation)
-        largest = max(self.channels.values(), key=lambda c: c.bytes_per_particle)
-        scratch = np.empty(self.capacity * largest.bytes_per_particle, np.uint8)
+        by_width: dict[int, list[ParticleChannel]] = {}
         for channel in self.channels.values():
-            width = channel.bytes_per_particle
-            target = scratch[: self.capacity * width].view(channel.dtype)
-            target = target.reshape(self.capacity, *channel.shape)
-            reorder_channel(channel.values[: self.count], permutation, target[:new_count])
-            if width == largest.bytes_per_particle:
-                scratch = channel.values.reshape(-1).view(np.uint8)  # swap, no copy back
+            by_width.setdefault(channel.bytes_per_particle, []).append(channel)
+        for width, channels in by_width.items():
+            scratch = np.empty(self.capacity * width, np.uint8)
+            for channel in channels:
+                target = scratch.view(channel.dtype).reshape(self.capacity, *channel.shape)
+                reorder_channel(channel.values[: self.count], permutation, target[:new_count])
+                scratch = channel.values.reshape(-1).view(np.uint8)
                 channel.values = target
-            else:
-                channel.values[:new_count] = target[:new_count]
+            del scratch
         self.count = new_count
 
     def _migrate(
