@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 
@@ -18,6 +19,8 @@ from bridges.standalone.failures import describe_failure
 from bridges.standalone.run_request import RunRequest
 from loki_core.errors import Cancelled
 from loki_core.parallel.comm import world
+
+SECONDS_BETWEEN_RANKS = 0.2
 
 
 def main() -> int:
@@ -42,10 +45,14 @@ def main() -> int:
             "message": failure.message,
             "exit_code": failure.exit_code,
         }
+        # When all ranks fail together one after the other speaks: mpiexec may mix lines that come
+        # at once, and the first abort cuts the others off.
+        time.sleep(min(SECONDS_BETWEEN_RANKS * comm.rank, 2.0))
         sys.stderr.write(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}")
         sys.stderr.flush()
         sys.stdout.write(json.dumps(event) + "\n")
         sys.stdout.flush()
+        time.sleep(SECONDS_BETWEEN_RANKS / 2)  # for mpiexec to pass the line on
         # the other ranks may be waiting for this one: end them too
         comm.abort(failure.exit_code)
     return 0
