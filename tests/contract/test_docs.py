@@ -125,7 +125,8 @@ def test_lines_are_short():
         if page.name == "README.md":
             continue
         for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
-            assert len(line) <= 120, f"{page}:{number} has {len(line)} columns"
+            is_table = line.startswith("|")  # a row of a table cannot be broken
+            assert is_table or len(line) <= 120, f"{page}:{number} has {len(line)} columns"
 
 
 def test_every_page_is_on_the_map():
