@@ -12,7 +12,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint types unit mpi numpy1 validate bench reference clean
 
 demo: $(VENV)/.installed
-	$(BIN)/wtloki example fountain --output output/fountain
+	$(BIN)/wtloki example fountain --output output/fountain --overwrite
 	$(BIN)/wtloki preview output/fountain --output output/fountain.png
 	@echo "The picture is output/fountain.png"
 

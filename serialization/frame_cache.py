@@ -225,8 +225,8 @@ class FrameCacheWriter:
         if found.setup_hash != self.manifest.setup_hash:
             if not resume:
                 raise InputError(
-                    f"{self.folder} holds another simulation: its setup hash is "
-                    f"{found.setup_hash[:16]}, this one's is {self.manifest.setup_hash[:16]}"
+                    f"{self.folder} holds another simulation, of another setup or other inputs: "
+                    f"its hash is {found.setup_hash[:16]}, ours {self.manifest.setup_hash[:16]}"
                     f"{_difference(found, self.manifest)}; choose another folder, resume from a "
                     "checkpoint, or overwrite it"
                 )

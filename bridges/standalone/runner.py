@@ -36,7 +36,13 @@ from serialization.checkpoint_file import (
     remove_checkpoint,
     write_rank_state,
 )
-from serialization.frame_cache import FrameCacheWriter, Manifest
+from serialization.codec import pack_parts
+from serialization.frame_cache import (
+    FrameCacheReader,
+    FrameCacheWriter,
+    Manifest,
+    read_manifest,
+)
 
 UNITS = {"length": "m", "mass": "kg", "time": "s", "temperature": "K", "up": "+y"}
 LOG_NAME = "log.jsonl"
@@ -47,11 +53,21 @@ def _digest(document: dict[str, Any]) -> str:
     return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
+def input_digests(inputs: Mapping[str, Any], start_frame: int) -> dict[str, str]:
+    """Return a hash of the content of each input, as it is at the start frame."""
+    digests = {}
+    for name, given in sorted(inputs.items()):
+        stream = given(start_frame) if callable(given) else given
+        digests[name] = pack_parts(stream).digest if hasattr(stream, "to_document") else ""
+    return digests
+
+
 class Resumed(NamedTuple):
-    """Where a run continues: the checkpoint's frame, and its setup's hash."""
+    """Where a run continues: the checkpoint's frame, its hash, and those of its inputs."""
 
     frame: int
     setup_hash: str | None
+    inputs: dict[str, str]
 
 
 class Runner:
@@ -102,7 +118,10 @@ class Runner:
         self.comm = world() if comm is None else comm
         self.solver: Solver | None = None
         self.document = setup.to_document() if document is None else document
-        self.digest = setup.digest() if document is None else _digest(document)
+        described = setup.digest() if document is None else _digest(document)
+        self.input_digests = input_digests(inputs, setup.settings.start_frame)
+        #: Of setup and inputs: what makes two runs the same simulation.
+        self.digest = _digest({"setup": described, "inputs": self.input_digests})
         self._after = after
         self._listener = listener
         self._cancelled = False
@@ -214,14 +233,21 @@ class Runner:
             self._open_writer(manifest)
         else:
             self._log = (self.output / LOG_NAME).open("a", encoding="utf-8")
-        changed = resumed is not None and resumed.setup_hash != manifest.setup_hash
-        if changed:
-            self._tell("warning", message="the Solver Setup has changed since the checkpoint")
+        if resumed is not None and resumed.setup_hash != manifest.setup_hash:
+            other = sorted(
+                name
+                for name in {*self.input_digests, *resumed.inputs}
+                if self.input_digests.get(name) != resumed.inputs.get(name)
+            )
+            what = f"inputs {', '.join(other)}" if other else "the Solver Setup"
+            self._tell("warning", message=f"changed since the checkpoint: {what}")
 
     def _open_writer(self, manifest: Manifest) -> None:
         if self.overwrite and not self.resume and self.comm.rank == 0:
             for frame in checkpoint_frames(self.output):  # of whatever was there
                 remove_checkpoint(self.output, frame)
+        if self.comm.rank == 0 and not self.overwrite and not self.resume:
+            self._refuse_used_folder()
         self._writer = FrameCacheWriter(
             self.output,
             manifest,
@@ -229,6 +255,17 @@ class Runner:
             resume=self.resume,
             rank=self.comm.rank,
         )
+
+    def _refuse_used_folder(self) -> None:
+        """Keep finished frames: a new run never writes over them unless it is told to."""
+        if not (self.output / "manifest.json").exists():
+            return
+        frames = FrameCacheReader(self.output).frames()
+        if frames and read_manifest(self.output).setup_hash == self.digest:
+            raise InputError(
+                f"{self.output} holds frames {min(frames)} to {max(frames)} of this simulation; "
+                "add --resume to continue it, --overwrite to start again, or choose another folder"
+            )
 
     def _end_frame(self) -> None:
         assert self.solver is not None
@@ -281,7 +318,11 @@ class Runner:
         write_rank_state(self.output, solver.frame, solver.state(), rank=self.comm.rank)
         self.comm.barrier()
         if self.comm.rank == 0:
-            notes = {"setup_hash": self.digest, "code_versions": code_versions()}
+            notes = {
+                "setup_hash": self.digest,
+                "inputs": self.input_digests,
+                "code_versions": code_versions(),
+            }
             done = commit_checkpoint(
                 self.output,
                 solver.frame,
@@ -308,11 +349,15 @@ class Runner:
                     text = f"{self.output} has no checkpoint; starting from the beginning"
                     self._tell("warning", message=text)
                 else:
-                    found = {"frame": newest.frame, "hash": newest.notes.get("setup_hash")}
+                    found = {
+                        "frame": newest.frame,
+                        "hash": newest.notes.get("setup_hash"),
+                        "inputs": newest.notes.get("inputs", {}),
+                    }
         self.comm.raise_together(error)
         text_of_all = self.comm.broadcast(json.dumps(found).encode(), 0)
         found = json.loads(text_of_all)
-        return Resumed(found["frame"], found["hash"]) if found else None
+        return Resumed(found["frame"], found["hash"], found["inputs"]) if found else None
 
     def _restore(self, solver: Solver, resumed: Resumed) -> None:
         checkpoint = open_checkpoint(self.output, resumed.frame)

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access, Declaration
+from loki_core.errors import AccessError
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -37,6 +38,12 @@ class ForcePoints:
     time: float
 
     def __getitem__(self, channel: str) -> Array:
+        if channel not in self._channels:
+            kind = type(self._force).__name__
+            raise AccessError(
+                f'{self._force.path}: "{channel}" is used but was never declared; '
+                f'add it to {kind}.reads, as in reads = ("{channel}",)'
+            )
         return self._channels[channel]
 
     def resolve(self, parameter: str) -> Resolved:

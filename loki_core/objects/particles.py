@@ -259,9 +259,9 @@ class Particles(Object):
 
     # -- emission --------------------------------------------------------------------------
 
-    @task(Stage.EMIT, layout=("particles",))
+    @task(Stage.EMIT_PARTICLES, layout=("particles",))
     def emit(self, access: Access, step: Step) -> None:
-        """Emit what is due in this substep, evenly spread over it."""
+        """Emit what was due in this substep, evenly spread over it."""
         if self.settings.source is None:
             return
         rate = self.resolve(self.behavior, "rate", label=self.path, dtype=np.float64).values[0]
@@ -277,8 +277,7 @@ class Particles(Object):
         ids = (first + numbers).astype(np.int64)
         uniforms = np.empty((len(ids), UNIFORMS_PER_PLACE + 4))
         fill_uniforms(random_key(step.seed, zlib.crc32(self.path.encode())), ids, uniforms)
-        # Born within the substep: they start behind the source, and pass it when they are due.
-        self._append_emitted(ids, uniforms, age=-step.dt * (numbers + 0.5) / count)
+        self._append_emitted(ids, uniforms, age=step.dt * (1.0 - (numbers + 0.5) / count))
 
     def _append_emitted(
         self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]

@@ -95,6 +95,7 @@ class Solver:
         self._task_observers: list[Callable[[str], None]] = []
         self._cancelled = False
         self._create()
+        self._warn_of_idle_inputs()
         self.schedule: Schedule = {}
         self._ingest()
 
@@ -112,6 +113,8 @@ class Solver:
 
     def run(self, frames: int) -> None:
         """Compute this many frames."""
+        if frames < 0:
+            raise InputError(f"run({frames}): the number of frames cannot be negative")
         for _ in range(frames):
             self.advance_frame()
 
@@ -123,12 +126,17 @@ class Solver:
         """Stop at the end of the running Task; safe to call from a signal handler or thread."""
         self._cancelled = True
 
-    def observe(self, stage: Stage, observer: Observer) -> None:
+    def observe(self, stage: Stage | str, observer: Observer) -> None:
         """Call `observer(solver, step)` at the end of a Stage: probes, outputs, progress.
 
         Observers of SUBSTEP_END are called when the substep has passed its checks, so one that is
         undone and tried again is seen once.
         """
+        if isinstance(stage, str):
+            names = Stage.__members__
+            if stage not in names:
+                raise SetupError(f'there is no Stage "{stage}"{did_you_mean(stage, names)}')
+            stage = Stage[stage]
         self._observers.setdefault(stage, []).append(observer)
 
     def observe_tasks(self, observer: Callable[[str], None]) -> None:
@@ -292,6 +300,16 @@ class Solver:
                 ]
                 self._create_one(path, behavior, reached)
 
+    def _warn_of_idle_inputs(self) -> None:
+        """Say what was given in vain: usually a name that is not quite right."""
+        wanted = {stream.name for stream in self.setup.streams()}
+        for name in sorted(set(self._given) - wanted):
+            hint = did_you_mean(name, wanted)
+            self.warn(f'input "{name}": no enabled Behavior uses it{hint}')
+        if not self.objects:
+            reasons = "; ".join(f"{one.path}: {one.reason}" for one in self.inactive)
+            self.warn(f"no Object is active, so nothing is simulated ({reasons})")
+
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
         scope = Scope(path, objects, self.inputs, self.domain, self.settings)
         missing = [
@@ -393,7 +411,11 @@ class Solver:
         """Everything that changes the numbers, this rank's part, as plain documents and arrays."""
         return {
             "timeline": self.timeline.state(),
-            "cuts": self.domain.cuts.copy(),
+            "domain": {
+                "cuts": self.domain.cuts.copy(),
+                "origin": self.domain.origin.copy(),
+                "bucket_size": self.domain.bucket_size,
+            },
             "objects": {path: _owner_state(item) for path, item in self.objects.items()},
             "actions": {
                 action.path: action.state() for some in self.actions.values() for action in some
@@ -406,10 +428,14 @@ class Solver:
         With the same number of ranks the run continues bit for bit; otherwise the data are cut
         anew.
         """
-        same_ranks = len(state["cuts"]) == len(self.domain.cuts)
+        domain = state["domain"]
+        same_ranks = len(domain["cuts"]) == len(self.domain.cuts)
         self.timeline.restore(state["timeline"])
+        # Stored positions are relative to this origin, whatever the inputs look like by now.
+        self.domain.origin = np.array(domain["origin"], dtype=np.float64)
+        self.domain.bucket_size = float(domain["bucket_size"])
         if same_ranks:
-            self.domain.cuts = np.array(state["cuts"], dtype=np.uint64)
+            self.domain.cuts = np.array(domain["cuts"], dtype=np.uint64)
         known = set(state["objects"])
         if known != set(self.objects):
             raise InputError(

@@ -34,7 +34,7 @@ class Stage(Enum):
     FRAME_BEGIN = _user("frame", "animated inputs and parameters")
 
     SUBSTEP_BEGIN = _user("substep", "dt is chosen: a fixed count, or adaptive")
-    EMIT = _developer("substep", "new particles and Buckets appear")
+    EMIT = _developer("substep", "sources add to volumes")
     REBUCKET = _developer("substep", "particles find their Buckets and ranks")
     ADAPT_TOPOLOGY = _developer("substep", "volumes create and remove Buckets")
     BALANCE_LOAD = _developer("substep", "Buckets move between ranks")
@@ -71,6 +71,9 @@ class Stage(Enum):
     MOVE_PARTICLES = _developer("substep", "particles move and age, walls hold them")
     ADVECT_VOLUMES = _developer("substep", "volumes move")
     SOLVE_SECONDARIES = _developer("substep", "SPH, PBF and droplets")
+    EMIT_PARTICLES = _developer(
+        "substep", "particles born in the substep appear, as old as they are"
+    )
 
     GROUP_EXIT = _user("substep", "particles leave for other Groups")
 

@@ -349,3 +349,37 @@ def test_a_graph_runs_and_writes_its_outputs(tmp_path: Path) -> None:
     explained = wtloki("explain", "rain.loki.json", cwd=tmp_path)
     assert "solver.nozzle" in explained.stdout or "nozzle <- nozzle.out" in explained.stdout
     assert wtloki("check", "rain.loki.json", cwd=tmp_path).returncode == 0
+
+
+def test_finished_frames_are_kept_unless_asked(scene: Path) -> None:
+    assert wtloki(*RUN, "--frames", "2", "--output", "cache", cwd=scene).returncode == 0
+    again = wtloki(*RUN, "--frames", "3", "--output", "cache", cwd=scene)
+    assert again.returncode == 4
+    assert "holds frames 1 to 2 of this simulation; add --resume" in again.stderr
+    assert (
+        wtloki(*RUN, "--frames", "3", "--output", "cache", "--overwrite", cwd=scene).returncode == 0
+    )
+
+
+def test_other_inputs_are_another_simulation(scene: Path) -> None:
+    options = ("--frames", "3", "--output", "cache", "--checkpoint-every", "1")
+    assert wtloki(*RUN, *options, cwd=scene).returncode == 0
+    with np.load(scene / "seeds.npz") as seeds:
+        moved = {**seeds, "positions": seeds["positions"] + 5.0}
+    np.savez(scene / "seeds.npz", **moved)
+    refused = wtloki(*RUN, *options, cwd=scene)
+    assert refused.returncode == 4
+    assert "another simulation, of another setup or other inputs" in refused.stderr
+    # A resumed run goes on from its checkpoint, where its particles are, and says what changed.
+    before = FrameCacheReader(scene / "cache").read(3, OBJECT)
+    options = ("--frames", "4", "--output", "cache", "--checkpoint-every", "1", "--resume")
+    resumed = wtloki(*RUN, *options, cwd=scene)
+    assert resumed.returncode == 0
+    assert "changed since the checkpoint: inputs seeds" in resumed.stdout + resumed.stderr
+    after = FrameCacheReader(scene / "cache").read(4, OBJECT)
+    order = np.argsort(before.channels["point"]["id"])
+    kept = np.isin(after.channels["point"]["id"], before.channels["point"]["id"])
+    later = after.positions[kept][np.argsort(after.channels["point"]["id"][kept])]
+    still = np.isin(np.sort(before.channels["point"]["id"]), after.channels["point"]["id"])
+    # Nothing moves metres in a frame, as it would if the origin had followed the new inputs.
+    assert np.max(np.abs(later - before.positions[order][still])) < 1.0

@@ -148,7 +148,7 @@ def test_ranks_do_not_outlive_a_killed_launcher(scene: Path) -> None:
     process.kill()
     process.communicate()
     for _ in range(60):  # the folder is free once the ranks have gone
-        again = wtloki(*RUN, "--frames", "2", "--output", "cache", cwd=scene)
+        again = wtloki(*RUN, "--frames", "2", "--output", "cache", "--overwrite", cwd=scene)
         if again.returncode == 0:
             break
     assert again.returncode == 0, again.stderr

@@ -257,7 +257,11 @@ def test_one_part_serves_any_number_of_ranks_and_many_parts_serve_one():
     # Cut the state into three parts, as three ranks would have written them.
     parts = []
     for rank in range(3):
-        part = {**state, "objects": {DUST: {**state["objects"][DUST]}}, "cuts": np.arange(4)}
+        part = {
+            **state,
+            "objects": {DUST: {**state["objects"][DUST]}},
+            "domain": {**state["domain"], "cuts": np.arange(4)},
+        }
         data = state["objects"][DUST]["data"]["particles"]
         channels = {n: a[rank::3] for n, a in data["channels"].items()}
         part["objects"][DUST]["data"] = {"particles": {**data, "channels": channels}}
