@@ -19,7 +19,7 @@ from loki_core.behavior import Behavior
 from loki_core.data.accessors import ChannelData
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
-from loki_core.errors import InputError
+from loki_core.errors import InputError, SetupError
 from loki_core.pipeline.task import TaskOwner
 from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
@@ -151,6 +151,23 @@ class Object(TaskOwner):
             for candidate in (own, f"{own}_scale")
         ]
         return tuple(name for name in dict.fromkeys(names) if name in present)
+
+    def refuse_narrow_channels(self, behavior: Behavior, *, label: str) -> None:
+        """Refuse channels that would override a parameter where it may not vary."""
+        places: list[tuple[str, Mapping[str, NDArray[Any]], tuple[str, ...]]] = [
+            ("vertex", self.vertex_channels(), ("vertex",)),
+            ("object", self.details, ("object", "primitive", "vertex")),
+        ]
+        for name, declared in behavior.parameters().items():
+            own = channel_names(type(behavior), name)[0]  # a shared name may mean something else
+            for place, present, allowed in places:
+                found = next((c for c in (own, f"{own}_scale") if c in present), None)
+                if found is not None and declared.varies not in allowed:
+                    limit = "does not vary" if declared.varies == "no" else "does not vary so far"
+                    raise SetupError(
+                        f'{label}.{name} {limit}, but the {place} channel "{found}" of {self.path} '
+                        "is there; remove or rename it"
+                    )
 
     # -- load balance ----------------------------------------------------------------------
 

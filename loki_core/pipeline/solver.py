@@ -346,6 +346,10 @@ class Solver:
         self._update_settings(self.time)
         for item in self.objects.values():
             item.ingest()
+        for path, behavior in self.setup.behaviors():
+            targets = [action.target for action in self.actions.get(path, ())]
+            for item in (*self._objects_of.get(path, ()), *targets):
+                item.refuse_narrow_channels(behavior, label=self.setup.place(path))
         if self.comm.size > 1:
             self.balance()
         self.schedule = self._schedule()  # only now: ingestion brought the users' channels

@@ -677,3 +677,28 @@ def test_an_automatic_bucket_size_fits_all_periodic_axes():
     )
     solver.run(2)
     assert solver.counts()[DUST] == 200
+
+
+@pytest.mark.parametrize(("channel", "parameter"), [("particle_lifetime", "lifetime")])
+def test_a_channel_where_a_parameter_may_not_vary_is_refused(channel, parameter):
+    points = Points(np.zeros((3, 3)))
+    points.set_channel("point", channel, np.ones(3))
+    setup = SolverSetup("s", ParticleObject(input="p"))
+    with pytest.raises(
+        LokiError, match=rf's/ParticleObject.{parameter} does not vary.*"{channel}"'
+    ):
+        Solver(setup, {"p": points})
+
+
+def test_inputs_given_in_vain_are_named():
+    solver = Solver(
+        SolverSetup("s", ParticleObject(input="seeds")), {"sedes": Points(np.zeros((1, 3)))}
+    )
+    assert 'input "sedes": no enabled Behavior uses it; did you mean "seeds"?' in solver.warnings
+    assert any("no Object is active" in text for text in solver.warnings)
+    with pytest.raises(
+        LokiError, match='there is no Stage "SUBSTEP_ED"; did you mean "SUBSTEP_END"'
+    ):
+        solver.observe("SUBSTEP_ED", print)
+    with pytest.raises(LokiError, match=r"run\(-1\)"):
+        solver.run(-1)
