@@ -12,7 +12,6 @@ no socket: whoever wants frames on disk adds an observer and asks for `output`, 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
-from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.errors import (
     Cancelled,
     DivergenceError,
@@ -34,14 +32,13 @@ from loki_core.errors import (
 from loki_core.objects.object import Object, Scope
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.action import Action
+from loki_core.pipeline.domain import make_domain
 from loki_core.pipeline.schedule import Schedule, ScheduledTask, build_schedule
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
 from loki_core.pipeline.timeline import Timeline
 from loki_core.solver_setup import Group, SolverSetup
 
-#: Least automatic Bucket of an unbounded scene [m]: 2^17 of them are more than a kilometre.
-SMALLEST_BUCKET = 0.01
 #: A stream, or a function of the frame that returns one.
 Input = Any
 Observer = Callable[["Solver", Step], None]
@@ -85,7 +82,7 @@ class Solver:
         self._given = dict(inputs or {})
         self.timeline = Timeline(self.settings, self.settings.start_frame)
         self.inputs = self._streams_at(self.settings.start_frame)
-        self.domain = self._make_domain()
+        self.domain = make_domain(setup, self.inputs, self.comm)
         self.objects: dict[str, Object] = {}
         self._objects_of: dict[str, list[Object]] = {}  # by the Behavior's path
         self.actions: dict[str, list[Action]] = {}
@@ -250,44 +247,6 @@ class Solver:
             stream.validate(f'input "{name}"')
             streams[name] = stream
         return streams
-
-    def _make_domain(self) -> GridDomain:
-        settings = self.settings
-        lower, upper = _bounds(self.inputs, settings.domain_lower, settings.domain_upper)
-        data_lower, data_upper = _bounds(self.inputs, None, None)
-        near = 0.5 * (data_lower + data_upper) if self.inputs else 0.5 * (lower + upper)
-        conditions = [
-            BoundaryCondition(side[axis])
-            for axis in range(3)
-            for side in (settings.boundary_lower, settings.boundary_upper)
-        ]
-        return GridDomain(
-            settings.bucket_size or self._automatic_bucket_size(lower, upper),
-            near=near,
-            curve=settings.curve,
-            lower=settings.domain_lower,
-            upper=settings.domain_upper,
-            boundaries=conditions,
-            comm=self.comm,
-        )
-
-    def _automatic_bucket_size(self, lower: NDArray[Any], upper: NDArray[Any]) -> float:
-        hints = [
-            hint
-            for _, behavior in self.setup.behaviors()
-            if (hint := behavior.bucket_size_hint(self.inputs)) is not None
-        ]
-        extent = float(np.max(upper - lower))
-        size = max(hints) if hints else extent / 16.0
-        # Unbounded, particles may travel far: the keys must reach a kilometre at least.
-        least = extent / 1e5 if self.settings.domain_lower is not None else SMALLEST_BUCKET
-        size = max(size, least)
-        lengths = [
-            float(upper[axis] - lower[axis])
-            for axis in range(3)
-            if self.settings.boundary_lower[axis] == "periodic"
-        ]
-        return _dividing_all(lengths, size) if lengths else size
 
     def _create(self) -> None:
         for path, behavior in self.setup.behaviors():
@@ -475,35 +434,5 @@ def _owner_state(item: Object) -> dict[str, Any]:
     return {"data": data, "own": item.state()}
 
 
-def _dividing_all(lengths: list[float], wanted: float) -> float:
-    """Bucket size near the wanted one of which all periodic lengths are whole multiples."""
-    first = lengths[0]
-    best = None
-    for count in range(1, max(2, 8 * math.ceil(first / wanted))):
-        size = first / count
-        rests = [abs(length / size - round(length / size)) for length in lengths]
-        fits = all(round(length / size) >= 1 for length in lengths) and max(rests) < 1e-9 * count
-        if fits and (best is None or abs(size - wanted) < abs(best - wanted)):
-            best = size
-    if best is None:
-        raise SetupError(
-            f"no Bucket size near {wanted:g} m divides all periodic axes ({lengths} m); "
-            "make their lengths commensurable, or set bucket_size"
-        )
-    return best
-
-
 def _parent(path: str) -> str:
     return path.rpartition("/")[0]
-
-
-def _bounds(
-    inputs: Mapping[str, Any], lower: Any, upper: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Box around all inputs, or the domain box where there is one."""
-    if lower is not None and upper is not None:
-        return np.array(lower, dtype=np.float64), np.array(upper, dtype=np.float64)
-    boxes = [stream.bounds() for stream in inputs.values() if sum(stream.counts().values())]
-    if not boxes:
-        return np.zeros(3), np.zeros(3)
-    return np.min([b[0] for b in boxes], axis=0), np.max([b[1] for b in boxes], axis=0)
