@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access, Declaration
-from loki_core.errors import AccessError
+from loki_core.errors import AccessError, SetupError
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -74,7 +74,7 @@ class Force(Action):
 
     def evaluate(self, points: ForcePoints, force: Array, jacobian: Array | None) -> None:
         """Add f [N] to force [n, 3], and df/dx [N/m] to jacobian [n, 3, 3] where there is one."""
-        raise NotImplementedError(f"{type(self).__name__} does not evaluate anything")
+        raise SetupError(f"{type(self).__name__} is a Force and must define evaluate(...)")
 
     @task(Stage.EVALUATE_FORCES, accumulates=("particles.force",))
     def accumulate(self, access: Access, step: Step) -> None:

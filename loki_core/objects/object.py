@@ -92,7 +92,7 @@ class Object(TaskOwner):
 
     def output(self) -> Any:
         """What the Object looks like now, this rank's part, as a stream in world space."""
-        raise NotImplementedError(f"{type(self).__name__} has no output")
+        raise SetupError(f"{type(self).__name__} is an Object and must define output()")
 
     def check_state(self) -> str | None:
         """What is wrong with the state on this rank, or None: non-finite or implausible values."""

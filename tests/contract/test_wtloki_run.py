@@ -383,3 +383,41 @@ def test_other_inputs_are_another_simulation(scene: Path) -> None:
     still = np.isin(np.sort(before.channels["point"]["id"]), after.channels["point"]["id"])
     # Nothing moves metres in a frame, as it would if the origin had followed the new inputs.
     assert np.max(np.abs(later - before.positions[order][still])) < 1.0
+
+
+KILLER = '''
+import os, signal
+from loki_core import Behavior, Operator, Stage, task
+
+
+class KillSwitch(Behavior):
+    """End the process without a word in the middle of a frame, when the environment says so."""
+
+
+class KillSwitchAction(Operator, behavior=KillSwitch):
+    @task(Stage.EVALUATE_CONSTRAINTS)
+    def kill(self, access, step):
+        """Kill this process half way through frame 9."""
+        if os.environ.get("KILL_IN_FRAME") == str(step.frame) and step.substep % 10 == 5:
+            os.kill(os.getpid(), signal.SIGKILL)
+'''
+
+
+def test_killed_between_the_substeps_of_a_frame(scene: Path, monkeypatch) -> None:
+    (scene / "extensions").mkdir()
+    (scene / "extensions" / "kill_switch.py").write_text(KILLER)
+    document = json.loads((scene / "sparks.loki.json").read_text())
+    document["children"].append({"behavior": "KillSwitch"})
+    (scene / "sparks.loki.json").write_text(json.dumps(document))
+    options = ("--frames", "12", "--checkpoint-every", "3", "--set", "substeps=10")
+    options = (*options, "--extensions", "extensions")
+    assert wtloki(*RUN, *options, "--output", "whole", cwd=scene).returncode == 0
+    monkeypatch.setenv("KILL_IN_FRAME", "9")
+    killed = wtloki(*RUN, *options, "--output", "killed", cwd=scene)
+    assert killed.returncode == -signal.SIGKILL
+    left = FrameCacheReader(scene / "killed")
+    assert left.verify() == [] and left.frames() == list(range(1, 9))  # frame 9 was under way
+    monkeypatch.delenv("KILL_IN_FRAME")
+    resumed = wtloki(*RUN, *options, "--output", "killed", "--resume", cwd=scene)
+    assert resumed.returncode == 0, resumed.stderr
+    assert frame_files(scene / "killed") == frame_files(scene / "whole")
