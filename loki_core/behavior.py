@@ -265,6 +265,10 @@ class Behavior(Declaration):
         """Return the Bucket size [m] that suits the Behavior's data, or None if any will do."""
         return None
 
+    def voxel_size_hint(self) -> float | None:
+        """Return the edge of the Behavior's voxels [m], or None if it has none."""
+        return None
+
     @classmethod
     def exclusive_family(cls) -> type[Behavior]:
         """Return the base whose subclasses exclude each other; the class itself by default."""

@@ -1,7 +1,8 @@
 """Preview: a picture of streams, made with pyvista without a window.
 
-Points are soft glowing balls, curves are lines, surfaces and bodies are shaded, voxels are
-rendered as a volume. Colours come from one channel; all Objects share the camera.
+Points are soft glowing balls, curves are lines, surfaces and bodies are shaded. Where there are
+voxels, all of it is put together by volume_picture: rays march through the smoke, and what pyvista
+draws stands in it. Colours come from one channel; all Objects share the camera.
 """
 
 from __future__ import annotations
@@ -13,6 +14,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridges.standalone.volume_fields import density_channel, occupied_corners, tint_channel
+from bridges.standalone.volume_picture import (
+    SHADOW_SIZE,
+    Surfaces,
+    View,
+    lamp_view,
+    paint_volumes,
+    sort_volumes,
+)
 from loki_core.data.body import Body
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
@@ -24,13 +34,12 @@ from loki_core.errors import InputError, LokiError, did_you_mean
 BACKGROUND_LOW, BACKGROUND_HIGH = "#0a0d14", "#1f2a3c"
 GROUND = (30, 39, 54)
 COLOR_MAP = "inferno"
-SURFACE_COLOR = "#9db4cf"
+SURFACE_COLOR, LINE_COLOR, POINT_COLOR = "#9db4cf", "#e8c38a", "#7fb2ff"
 ELEVATION = np.radians(14.0)
 AZIMUTH = np.radians(35.0)
 VIEW_ANGLE = 30.0  # degrees, of the picture's height
 MARGIN = 0.1  # of the picture, on each side
 MAX_OUTLINE = 20_000  # points of a stream that the camera looks at
-MAX_VOXELS = 1 << 26  # of a dense volume; larger ones are drawn as their blocks' box
 
 
 def render(
@@ -47,40 +56,54 @@ def render(
         LokiError: pyvista is not installed.
         InputError: There is nothing to show, or no Object has the channel.
     """
-    pyvista = _pyvista()
+    _pyvista()
     shown = {path: stream for path, stream in streams.items() if sum(stream.counts().values())}
     if not shown:
         raise InputError("there is nothing to show: every Object of this frame is empty")
     _check_color(shown, color)
-    plotter = pyvista.Plotter(off_screen=True, window_size=list(size), lighting="three lights")
+    outline = np.concatenate([_outline(stream, color) for stream in shown.values()])
+    if len(outline) == 0:
+        raise InputError("no position of this frame is finite; wtloki inspect shows more")
+    bounds = np.array([outline.min(axis=0), outline.max(axis=0)])
+    if not np.any(bounds[1] > bounds[0]):
+        bounds += np.array([[-0.5], [0.5]])
+        outline = bounds
+    view = _view(outline, size)
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    temporary = picture.with_name(f".{picture.stem}.part.png")
+    draw = _draw_with_volumes if _has_volumes(shown) else _draw_meshes
+    drawn = draw(shown, temporary, color=color, size=size, ground=ground, view=view, bounds=bounds)
+    temporary.replace(picture)
+    return drawn
+
+
+def _draw_meshes(
+    streams: Mapping[str, Any],
+    picture: Path,
+    *,
+    color: str | None,
+    size: tuple[int, int],
+    ground: bool,
+    view: View,
+    bounds: NDArray[Any],
+) -> list[dict[str, Any]]:
+    plotter = _pyvista().Plotter(off_screen=True, window_size=list(size), lighting="three lights")
     try:
         plotter.set_background(BACKGROUND_LOW, top=BACKGROUND_HIGH)
-        outline = np.concatenate([_outline(stream) for stream in shown.values()])
-        if len(outline) == 0:
-            raise InputError("no position of this frame is finite; wtloki inspect shows more")
-        bounds = np.array([outline.min(axis=0), outline.max(axis=0)])
-        if not np.any(bounds[1] > bounds[0]):
-            bounds += np.array([[-0.5], [0.5]])
-            outline = bounds
         drawn = [
             {
                 "object": path,
                 "type": stream.type_name,
                 "color": _draw(plotter, stream, color, bounds),
             }
-            for path, stream in shown.items()
+            for path, stream in streams.items()
         ]
-        _place_camera(plotter, outline, size)
+        _place_camera(plotter, view)
         if ground:
             _draw_ground(plotter, bounds)
             plotter.reset_camera_clipping_range()
-        # the pass of super-sampling leaves volumes out
-        has_volume = any(isinstance(stream, Voxels) for stream in shown.values())
-        plotter.enable_anti_aliasing("msaa" if has_volume else "ssaa")
-        picture.parent.mkdir(parents=True, exist_ok=True)
-        temporary = picture.with_name(f".{picture.stem}.part.png")
-        plotter.screenshot(str(temporary))
-        temporary.replace(picture)
+        plotter.enable_anti_aliasing("ssaa")
+        plotter.screenshot(str(picture))
     finally:
         plotter.close()
     return drawn
@@ -153,7 +176,7 @@ def _range(values: NDArray[Any]) -> tuple[float, float]:
 
 def _draw(plotter: Any, stream: Any, color: str | None, bounds: NDArray[Any]) -> str | None:
     if isinstance(stream, Voxels):
-        return _draw_voxels(plotter, stream, color)
+        return None  # without a channel there is nothing to see
     name, values = _point_values(stream, color)
     if isinstance(stream, Surface | Body):
         _draw_faces(plotter, stream, values)
@@ -170,7 +193,7 @@ def _draw_points(
     pyvista = _pyvista()
     cloud = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float32))
     radius = _drawn_radius(stream, bounds)
-    options: dict[str, Any] = {"color": "#7fb2ff"}
+    options: dict[str, Any] = {"color": POINT_COLOR}
     if values is not None:
         cloud["values"] = values.astype(np.float32)
         options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _glow_range(values)}
@@ -204,27 +227,28 @@ def _drawn_radius(stream: Mesh, bounds: NDArray[Any]) -> float:
 def _draw_lines(
     plotter: Any, stream: Mesh, values: NDArray[Any] | None, bounds: NDArray[Any]
 ) -> None:
-    pyvista = _pyvista()
-    edges = np.asarray(stream.edges(), dtype=np.int64)
-    cells = np.column_stack((np.full(len(edges), 2), edges)).ravel()
-    lines = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64), lines=cells)
-    options: dict[str, Any] = {"color": "#e8c38a"}
+    lines = _line_mesh(stream, values)
+    options: dict[str, Any] = {"color": LINE_COLOR}
     if values is not None:
-        lines["values"] = values
         options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _glow_range(values)}
     plotter.add_mesh(
         lines, line_width=2.0, render_lines_as_tubes=True, show_scalar_bar=False, **options
     )
 
 
+def _line_mesh(stream: Mesh, values: NDArray[Any] | None) -> Any:
+    edges = np.asarray(stream.edges(), dtype=np.int64)
+    cells = np.column_stack((np.full(len(edges), 2), edges)).ravel()
+    lines = _pyvista().PolyData(np.asarray(stream.positions, dtype=np.float64), lines=cells)
+    if values is not None:
+        lines["values"] = values
+    return lines
+
+
 def _draw_faces(plotter: Any, stream: Surface | Body, values: NDArray[Any] | None) -> None:
-    pyvista = _pyvista()
-    triangles = stream.triangles() if isinstance(stream, Surface) else stream.boundary_faces()
-    faces = np.column_stack((np.full(len(triangles), 3), triangles)).astype(np.int64)
-    mesh = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float64), faces.ravel())
+    mesh = _face_mesh(stream, values)
     options: dict[str, Any] = {"color": SURFACE_COLOR}
     if values is not None:
-        mesh["values"] = values
         options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _range(values)}
     plotter.add_mesh(
         mesh,
@@ -238,41 +262,139 @@ def _draw_faces(plotter: Any, stream: Surface | Body, values: NDArray[Any] | Non
     )
 
 
-def _draw_voxels(plotter: Any, stream: Voxels, color: str | None) -> str | None:
+def _face_mesh(stream: Surface | Body, values: NDArray[Any] | None) -> Any:
+    triangles = stream.triangles() if isinstance(stream, Surface) else stream.boundary_faces()
+    faces = np.column_stack((np.full(len(triangles), 3), triangles)).astype(np.int64)
+    mesh = _pyvista().PolyData(np.asarray(stream.positions, dtype=np.float64), faces.ravel())
+    if values is not None:
+        mesh["values"] = values
+    return mesh
+
+
+# -- with volumes ------------------------------------------------------------------------------
+
+
+def _has_volumes(streams: Mapping[str, Any]) -> bool:
+    return any(isinstance(stream, Voxels) and stream.channels for stream in streams.values())
+
+
+def _draw_with_volumes(
+    streams: Mapping[str, Any],
+    picture: Path,
+    *,
+    color: str | None,
+    size: tuple[int, int],
+    ground: bool,
+    view: View,
+    bounds: NDArray[Any],
+) -> list[dict[str, Any]]:
+    from PIL import Image
+
+    volumes = sort_volumes(streams)
+    meshes = {path: one for path, one in streams.items() if isinstance(one, Mesh)}
+    surfaces = lamp_surfaces = None
+    if meshes:
+        lamp = lamp_view(view, bounds)
+        width, height = size
+        surfaces = _find_surfaces(meshes, view, (2 * width, 2 * height), color, bounds)
+        lamp_surfaces = _find_surfaces(meshes, lamp, (SHADOW_SIZE,) * 2, color, bounds)
+    extent = float(np.max(bounds[1] - bounds[0]))
+    pixels = paint_volumes(
+        volumes,
+        view,
+        size,
+        bounds=bounds,
+        color=color,
+        floor=bounds[0][1] - 0.01 * extent if ground else None,
+        surfaces=surfaces,
+        lamp_surfaces=lamp_surfaces,
+    )
+    Image.fromarray(pixels).save(picture)
+    tint = tint_channel(list(volumes.smoke.values()), color)
+    shown: list[dict[str, Any]] = []
+    for path, stream in streams.items():
+        name: str | None = None
+        if path in volumes.smoke:
+            name = tint if tint in stream.channels else density_channel(stream, color)
+        elif path in meshes:
+            name = _point_values(stream, color)[0]
+        shown.append({"object": path, "type": stream.type_name, "color": name})
+    return shown
+
+
+def _find_surfaces(
+    meshes: Mapping[str, Mesh],
+    view: View,
+    size: tuple[int, int],
+    color: str | None,
+    bounds: NDArray[Any],
+) -> Surfaces:
+    """Return what pyvista sees of meshes: depth, and colours and normals in two passes."""
+    images, depth = [], np.empty(0)
+    for is_normal in (False, True):
+        plotter = _pyvista().Plotter(off_screen=True, window_size=list(size), lighting=None)
+        try:
+            plotter.set_background("black")
+            for stream in meshes.values():
+                _draw_unlit(plotter, stream, color, bounds, is_normal)
+            _place_camera(plotter, view)
+            images.append(plotter.screenshot(return_img=True)[..., :3] / 255.0)
+            depth = -np.asarray(plotter.get_image_depth(), dtype=np.float64)
+        finally:
+            plotter.close()
+    nothing = ~np.isfinite(depth)
+    width, height = size
+    x = view.aspect * view.slope * ((2.0 * np.arange(width) + 1.0) / width - 1.0)
+    y = view.slope * (1.0 - (2.0 * np.arange(height) + 1.0) / height)
+    depth *= np.sqrt(1.0 + x[None, :] ** 2 + y[:, None] ** 2)
+    depth[nothing] = 1e30
+    colors, normals = images[0] ** 2.2, 2.0 * images[1] - 1.0
+    normals[images[1].max(axis=2) == 0.0] = 0.0  # points and lines
+    lengths = np.maximum(np.linalg.norm(normals, axis=2, keepdims=True), 1e-6)
+    normals = np.where(lengths > 0.5, normals / lengths, 0.0)
+    return Surfaces(*(np.ascontiguousarray(a, np.float32) for a in (depth, normals, colors)))
+
+
+def _draw_unlit(
+    plotter: Any, stream: Mesh, color: str | None, bounds: NDArray[Any], is_normal: bool
+) -> None:
+    """Draw a mesh in its plain colours, or its normals as colours; lines and points in black."""
     pyvista = _pyvista()
-    names = list(stream.channels)
-    if not names:
-        return None
-    name = color if color in stream.channels else ("density" if "density" in names else names[0])
-    r = stream.block_resolution
-    size = (stream.coords.max(axis=0).astype(np.int64) - stream.coords.min(axis=0) + 1) * r
-    box = stream.bounds()
-    if int(np.prod(size)) > MAX_VOXELS:
-        outline = pyvista.Box(bounds=np.column_stack((box[0], box[1])).ravel())
-        plotter.add_mesh(outline, style="wireframe", color=SURFACE_COLOR)
-        return None
-    dense = stream.to_dense(name)
-    values = dense[0] if dense.shape[0] == 1 else np.linalg.norm(dense, axis=0)
-    grid = pyvista.ImageData(
-        dimensions=np.asarray(values.shape) + 1, spacing=(stream.voxel_size,) * 3, origin=box[0]
-    )
-    grid.cell_data["values"] = np.asarray(values, dtype=np.float32).ravel(order="F")
-    # a quarter of the box at full value should be opaque: the unit distance sets the scale
-    plotter.add_volume(
-        grid.cell_data_to_point_data(),
-        scalars="values",
-        cmap=COLOR_MAP,
-        opacity=[0.0, 0.05, 0.15, 0.35, 0.6],
-        opacity_unit_distance=float(np.max(box[1] - box[0])) / 24.0,
-        show_scalar_bar=False,
-    )
-    return name
+    values = _point_values(stream, color)[1]
+    options: dict[str, Any] = {"lighting": False, "show_scalar_bar": False}
+    if isinstance(stream, Surface | Body):
+        drawn = _face_mesh(stream, values)
+        if is_normal:
+            drawn = drawn.compute_normals(cell_normals=False, split_vertices=True)
+            shade = np.rint(127.5 + 127.5 * np.asarray(drawn.point_data["Normals"]))
+            drawn["shade"] = shade.astype(np.uint8)
+            plotter.add_mesh(drawn, scalars="shade", rgb=True, **options)
+            return
+        plain = SURFACE_COLOR
+    elif isinstance(stream, Curves | Wireframe):
+        drawn, plain = _line_mesh(stream, values), LINE_COLOR
+        options["line_width"] = 3.0
+    else:
+        drawn, plain = pyvista.PolyData(np.asarray(stream.positions, dtype=np.float32)), POINT_COLOR
+        if values is not None:
+            drawn["values"] = values
+        # as many pixels as a ball has whose distance is that of the middle
+        across = float(np.max(bounds[1] - bounds[0]))
+        pixels = plotter.window_size[1] * 2.0 * _drawn_radius(stream, bounds) / across
+        options |= {"render_points_as_spheres": True, "point_size": max(2.0, pixels)}
+    if is_normal:
+        plotter.add_mesh(drawn, color="black", **options)
+    elif values is None:
+        plotter.add_mesh(drawn, color=plain, **options)
+    else:
+        span = _range(values)
+        plotter.add_mesh(drawn, scalars="values", cmap=COLOR_MAP, clim=span, **options)
 
 
 # -- the stage ---------------------------------------------------------------------------------
 
 
-def _outline(stream: Any) -> NDArray[np.float64]:
+def _outline(stream: Any, color: str | None) -> NDArray[np.float64]:
     """Return points [n, 3] that the picture must hold: some of the stream's, without outliers."""
     if isinstance(stream, Mesh):
         step = max(1, stream.point_count // MAX_OUTLINE)
@@ -282,9 +404,10 @@ def _outline(stream: Any) -> NDArray[np.float64]:
             low, high = np.percentile(points, (0.2, 99.8), axis=0)
             points = np.clip(points, low, high)
         return points
-    low, high = stream.bounds()
-    corners = np.array(np.meshgrid(*zip(low, high, strict=True), indexing="ij"))
-    return corners.reshape(3, -1).T
+    if not stream.channels:
+        return np.asarray(stream.bounds())
+    level_set = "distance" in stream.channels and "density" not in stream.channels
+    return occupied_corners(stream, "distance" if level_set else density_channel(stream, color))
 
 
 def _draw_ground(plotter: Any, bounds: NDArray[Any]) -> None:
@@ -322,7 +445,7 @@ def _picture_height(plotter: Any, points: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(0.5 + 0.5 * (offset @ upward) / (depth * slope))
 
 
-def _place_camera(plotter: Any, outline: NDArray[Any], size: tuple[int, int]) -> None:
+def _view(outline: NDArray[Any], size: tuple[int, int]) -> View:
     """Look from a little above, from where everything just fits into the picture."""
     backward = np.array(
         [
@@ -334,7 +457,8 @@ def _place_camera(plotter: Any, outline: NDArray[Any], size: tuple[int, int]) ->
     right = np.cross((0.0, 1.0, 0.0), backward)
     right /= np.linalg.norm(right)
     upward = np.cross(backward, right)
-    slope = np.tan(np.radians(0.5 * VIEW_ANGLE)) * (1.0 - MARGIN)
+    whole = np.tan(np.radians(0.5 * VIEW_ANGLE))
+    slope = whole * (1.0 - MARGIN)
     target = 0.5 * (outline.min(axis=0) + outline.max(axis=0))
     distance = 1.0
     for _ in range(4):  # the middle of what is seen depends on the distance, and that on the middle
@@ -346,9 +470,23 @@ def _place_camera(plotter: Any, outline: NDArray[Any], size: tuple[int, int]) ->
         seen = np.maximum(distance - depth, 1e-3 * distance)
         shift_x, shift_y = (0.5 * distance * (np.min(v / seen) + np.max(v / seen)) for v in (x, y))
         target = target + shift_x * right + shift_y * upward
+    return View(
+        position=target + distance * backward,
+        right=right,
+        upward=upward,
+        forward=-backward,
+        slope=float(whole),
+        aspect=size[0] / size[1],
+    )
+
+
+def _place_camera(plotter: Any, view: View) -> None:
     camera = plotter.camera
-    camera.focal_point = target.tolist()
-    camera.position = (target + distance * backward).tolist()
-    camera.up = (0.0, 1.0, 0.0)
+    camera.position = view.position.tolist()
+    camera.focal_point = (view.position + view.forward).tolist()
+    camera.up = view.upward.tolist()
     camera.view_angle = VIEW_ANGLE
+    if view.wide > 0.0:
+        camera.parallel_projection = True
+        camera.parallel_scale = view.wide
     plotter.reset_camera_clipping_range()

@@ -60,6 +60,7 @@ class Declaration:
         overlap: Whether the Task iterates by `Access.passes`, so that communication hides behind
             interior work.
         layout: Data whose elements the Task adds, removes or moves between ranks.
+        local_sums: Whether accumulations stay on local elements, though reads have a halo.
     """
 
     reads: tuple[str, ...] = ()
@@ -69,6 +70,7 @@ class Declaration:
     corners: bool = False
     overlap: bool = False
     layout: tuple[str, ...] = ()
+    local_sums: bool = False
 
     def names(self) -> Iterable[str]:
         """Every channel that is touched in any way."""
@@ -103,7 +105,8 @@ class Access:
 
     def __getitem__(self, name: str) -> Array:
         declared = self.declaration
-        if declared.halo and (name in declared.accumulates or name in declared.reads):
+        sums = () if declared.local_sums else declared.accumulates
+        if declared.halo and (name in sums or name in declared.reads):
             return self._holder(name).with_ghosts(split_name(name)[1])
         self._check_declared(name)
         return self._holder(name).local(split_name(name)[1])
@@ -188,7 +191,7 @@ class Access:
                     self._pending[data_name] = pending
             if not declared.overlap:
                 self._wait()
-            for name in declared.accumulates:
+            for name in () if declared.local_sums else declared.accumulates:
                 self._holder(name).zero_ghosts(split_name(name)[1])
         if checks_access():
             self._checksums = dict(self._untouchable())
@@ -197,7 +200,7 @@ class Access:
         """Note what was written and bring accumulations home. Collective."""
         self._wait()  # a Task that left before its last pass must not leave requests behind
         for name in self.declaration.accumulates:
-            if self.declaration.halo:
+            if self.declaration.halo and not self.declaration.local_sums:
                 self._holder(name).add_ghosts_to_owners(split_name(name)[1])
             else:
                 self._holder(name).mark_written(split_name(name)[1])

@@ -21,7 +21,7 @@ from numpy.typing import DTypeLike, NDArray
 from loki_core.data.bucket_set import BucketSet, Slabs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, SetupError, did_you_mean
-from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
+from loki_core.kernels.bucket_hash import find_buckets, pack_buckets, unpack_buckets
 from loki_core.kernels.slabs import pack_slabs, unpack_slabs
 from loki_core.parallel.comm import Pending
 
@@ -35,8 +35,10 @@ class VolumeChannel:
     """One value, or a few, per voxel or face.
 
     Attributes:
-        background: What new Buckets are filled with.
+        background: What new Buckets are filled with, one number for each component.
         values: Storage, shape [buckets, components, r, r, r].
+        derived: Whether the values follow from others, so that neither a state nor a Bucket that
+            moves to another rank needs to bring them.
         current_layers: How many voxel layers of the ghosts equal their owners.
         corners_current: Whether that holds for layers across edges and corners too.
     """
@@ -46,10 +48,18 @@ class VolumeChannel:
     components: int
     resolution: int
     location: str
-    background: float
+    background: tuple[float, ...]
     values: Array = field(repr=False)
+    derived: bool = False
     current_layers: int = 0
     corners_current: bool = False
+
+    def filled(self, bucket_count: int) -> Array:
+        """Storage of so many Buckets, full of the background."""
+        r = self.resolution
+        values = np.empty((bucket_count, self.components, r, r, r), self.dtype)
+        values[:] = np.array(self.background, self.dtype)[:, None, None, None]
+        return values
 
     @property
     def bytes_per_bucket(self) -> int:
@@ -84,9 +94,10 @@ class DiscreteVolume:
         components: int = 1,
         resolution: int = 8,
         location: str = "cell",
-        background: float = 0.0,
+        background: float | Sequence[float] = 0.0,
+        derived: bool = False,
     ) -> None:
-        """Add a channel, filled with `background`."""
+        """Add a channel, filled with `background`: one number, or one for each component."""
         if resolution not in RESOLUTIONS:
             raise SetupError(
                 f'{self.name}: channel "{name}" has {resolution} voxels per Bucket edge; '
@@ -102,11 +113,12 @@ class DiscreteVolume:
         dtype = self.dtype if dtype is None else np.dtype(dtype)
         if dtype.kind not in "biuf":
             raise SetupError(f'{self.name}: channel "{name}" cannot be of type {dtype}')
-        shape = (self.buckets.count, components, resolution, resolution, resolution)
-        values = np.full(shape, background, dtype)
-        self.channels[name] = VolumeChannel(
-            name, dtype, components, resolution, location, background, values
+        given = np.broadcast_to(np.asarray(background, np.float64), components)
+        channel = VolumeChannel(
+            name, dtype, components, resolution, location, tuple(given.tolist()), np.empty(0), derived
         )
+        channel.values = channel.filled(self.buckets.count)
+        self.channels[name] = channel
 
     def channel(self, name: str) -> VolumeChannel:
         """The channel of this name, or an error that suggests one."""
@@ -132,48 +144,63 @@ class DiscreteVolume:
         """Note that local values changed, so that the ghosts elsewhere are stale."""
         self.channel(name).current_layers = 0
 
+    def kept_channels(self) -> list[str]:
+        """Channels that are a part of the state: all but derived ones."""
+        return [name for name, channel in self.channels.items() if not channel.derived]
+
     # -- Buckets ---------------------------------------------------------------------------
 
     def set_buckets(
         self, coords: NDArray[np.int32], levels: NDArray[np.uint8] | None = None
-    ) -> None:
+    ) -> bool:
         """Track these Buckets from now on; those that stay keep their values. Collective.
 
         Any rank may name any Bucket, also one that others name too: the owner gets it, and the
-            values that another
-        rank holds of it travel there.
+        values that another rank holds of it travel there.
 
         Args:
             coords: Lattice coordinates, shape [n, 3].
             levels: Levels, shape [n]; level 0 if None.
+
+        Returns:
+            Whether anything changed on any rank.
         """
         if levels is None:
             levels = np.zeros(len(coords), np.uint8)
+        coords, levels = self._to_owners(coords, levels)
+        tracked = _codes(self.buckets.local_coords, self.buckets.local_levels)
+        same = np.array_equal(_codes(coords, levels), np.sort(tracked))
+        if not self.domain.comm.any(not same):
+            return False
         self._old_coords = self.buckets.local_coords
         self._old_levels = self.buckets.local_levels
-        self._old_values = {name: self.local(name) for name in self.channels}
+        self._old_values = {name: self.local(name) for name in self.kept_channels()}
         self._replace_buckets(coords, levels)
+        return True
 
     def rebalance(self) -> None:
         """Move Buckets and their values to the owners that the cuts name now. Collective."""
-        self.set_buckets(self.buckets.local_coords, self.buckets.local_levels)
+        coords, levels = self.buckets.local_coords, self.buckets.local_levels
+        self._old_coords, self._old_levels = coords, levels
+        self._old_values = {name: self.local(name) for name in self.kept_channels()}
+        self._replace_buckets(*self._to_owners(coords, levels))
 
     def _to_owners(
         self, coords: NDArray[np.int32], levels: NDArray[np.uint8]
     ) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """Send named Buckets to their owners; returns this rank's, each once, in code order."""
         comm = self.domain.comm
-        rows = np.concatenate((coords, levels[:, None].astype(np.int32)), axis=1).astype(np.int32)
+        codes = np.unique(_codes(coords, levels))
         if comm.size > 1:
-            owners = self.domain.owners(self.domain.keys(coords, levels))
-            sent = comm.all_to_all([rows[owners == r].reshape(-1) for r in range(comm.size)])
-            rows = np.concatenate(sent).reshape(-1, 4)
-        rows = np.unique(rows, axis=0)
-        return rows[:, :3].astype(np.int32), rows[:, 3].astype(np.uint8)
+            owners = self.domain.owners(self.domain.keys(*_places(codes)))
+            codes = np.unique(
+                np.concatenate(comm.all_to_all([codes[owners == r] for r in range(comm.size)]))
+            )
+        return _places(codes)
 
     def _replace_buckets(self, coords: NDArray[np.int32], levels: NDArray[np.uint8]) -> None:
-        wanted = self._to_owners(coords, levels)
         self._route_old_values()
-        self.buckets = BucketSet(self.domain, *wanted)
+        self.buckets = BucketSet(self.domain, coords, levels)
         self._carry_values()
         self.layout_version += 1
 
@@ -196,14 +223,13 @@ class DiscreteVolume:
 
     def _carry_values(self) -> None:
         """Fill the new Buckets from the old values, and the rest with the background."""
-        codes = pack_buckets(self._old_coords)
-        codes |= self._old_levels.astype(np.uint64) << np.uint64(54)
+        codes = _codes(self._old_coords, self._old_levels)
         target = find_buckets(*self.buckets.table, codes=codes)
         found = target >= 0
         for name, channel in self.channels.items():
-            shape = (self.buckets.count, *channel.values.shape[1:])
-            values = np.full(shape, channel.background, channel.dtype)
-            values[target[found]] = self._old_values[name][found]
+            values = channel.filled(self.buckets.count)
+            if not channel.derived:
+                values[target[found]] = self._old_values[name][found]
             channel.values = values
             channel.current_layers = 0
         self._old_values = {}
@@ -280,14 +306,14 @@ class DiscreteVolume:
         return {
             "coords": self.buckets.local_coords.copy(),
             "levels": self.buckets.local_levels.copy(),
-            "channels": {name: self.local(name).copy() for name in self.channels},
+            "channels": {name: self.local(name).copy() for name in self.kept_channels()},
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take a state back; it may come from another partition. Collective."""
         coords = np.asarray(state["coords"], np.int32).reshape(-1, 3)
         levels = np.asarray(state["levels"], np.uint8)
-        for name in self.channels:
+        for name in self.kept_channels():
             if name not in state["channels"]:
                 raise InputError(f'{self.name}: the state has no channel "{name}"')
         for name, values in state["channels"].items():
@@ -298,7 +324,7 @@ class DiscreteVolume:
                 )
         self._old_coords, self._old_levels = coords, levels
         self._old_values = {name: np.asarray(v) for name, v in state["channels"].items()}
-        self._replace_buckets(coords, levels)
+        self._replace_buckets(*self._to_owners(coords, levels))
 
 
 class _Arrival:
@@ -342,3 +368,14 @@ def _buffer(slabs: Slabs, channel: VolumeChannel, layers: int) -> tuple[NDArray[
     ends = np.cumsum(counts)
     offsets = np.concatenate(([0], ends[:-1])).astype(np.int64)
     return offsets, np.empty(int(ends[-1]) if len(ends) else 0, channel.dtype)
+
+
+def _codes(coords: NDArray[np.int32], levels: NDArray[np.uint8]) -> NDArray[np.uint64]:
+    """One number for each Bucket: its level above its packed coordinates."""
+    codes: NDArray[np.uint64] = pack_buckets(coords) | levels.astype(np.uint64) << np.uint64(54)
+    return codes
+
+
+def _places(codes: NDArray[np.uint64]) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+    """Coordinates and levels of such numbers."""
+    return unpack_buckets(codes), (codes >> np.uint64(54)).astype(np.uint8)

@@ -5,9 +5,9 @@ Buckets are ordered along a Hilbert or Morton curve, and each rank owns one run 
 the owner of any Bucket, present or not, follows from `cuts` alone.
 
 Positions are stored relative to `origin`, a float64 world offset that lies on the lattice near the
-data: a scene far from the world's origin loses nothing in single precision. Axes may be periodic
-(the box is then a whole number of Buckets); a box that is not periodic may end anywhere inside a
-Bucket.
+data: a scene far from the world's origin loses nothing in single precision. The lattice starts at
+the lower side of the box, if there is one. Axes may be periodic (the box is then a whole number of
+Buckets); a box that is not periodic may end anywhere inside a Bucket.
 """
 
 from __future__ import annotations
@@ -95,8 +95,9 @@ class GridDomain:
         self._check_box()
         self.periodic = tuple(self.boundaries[2 * axis].kind == "periodic" for axis in range(3))
         self._check_periodic_axes()
-        # On a periodic axis the lattice starts at the box, elsewhere at the world's origin.
-        anchor = np.where(self.periodic, self.lower, 0.0)
+        # Where there is a box the lattice starts at its lower side, so that walls lie on faces of
+        # voxels; elsewhere at the world's origin.
+        anchor = np.where(np.isfinite(self.lower), self.lower, 0.0)
         steps = np.round((np.asarray(near, dtype=np.float64) - anchor) / self.bucket_size)
         steps = np.where(self.periodic, 0.0, steps)
         self.origin: NDArray[np.float64] = anchor + steps * self.bucket_size

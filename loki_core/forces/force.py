@@ -1,31 +1,42 @@
 """Force: an Action that gives f, and optionally df/dx, at single points.
 
-The author of a Force writes `evaluate`; this base owns the Task. By convention derivatives are with
-respect to the end-of-step position, so a velocity-dependent force has df/dx = (df/dv) / dt (paper,
-5.1). A Force that leaves the Jacobian alone is integrated explicitly.
+The author of a Force writes `evaluate`; this base owns the Tasks, and runs it on the particles of
+solids and on the faces of volumes. By convention derivatives are with respect to the end-of-step
+position, so a velocity-dependent force has df/dx = (df/dv) / dt (paper, 5.1). A Force that leaves
+the Jacobian alone is integrated explicitly.
+
+A face is a point with the mass of the gas around it. It moves along one axis only, so of f and
+df/dx it takes that component, and u* = u + dt f / (m - dt^2 df/dx) (paper, 6.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import AccessError, SetupError
+from loki_core.kernels.face_points import add_face_force, fill_face_cells, fill_face_points
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 from loki_core.sparse_parameters import Resolved
 
 Array = NDArray[Any]
 
+BALL = 4.0 / 3.0 * np.pi
+BUCKETS_AT_ONCE = 128  # faces of so many are in memory at a time
 
 @dataclass(frozen=True)
 class ForcePoints:
-    """The points that a Force acts on: an Object's particles.
+    """The points that a Force acts on: an Object's particles, or faces of a volume.
+
+    Besides the channels that the Force declares, `points["volume"]` is the space that a point takes
+    [m^3]: a particle's ball, or the voxel around a face.
 
     Attributes:
         dt: Length of the substep [s].
@@ -38,6 +49,11 @@ class ForcePoints:
     time: float
 
     def __getitem__(self, channel: str) -> Array:
+        if channel == "volume" and "radius" in self._channels:
+            ball: Array = (BALL * self._channels["radius"] ** 3).astype(
+                self._channels["radius"].dtype
+            )
+            return ball
         if channel not in self._channels:
             kind = type(self._force).__name__
             raise AccessError(
@@ -64,13 +80,43 @@ class Force(Action):
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
+        if self.acts_on_faces(target):
+            if self.uniform_acceleration() is not None:
+                target.uniform_forces.append(self.uniform_acceleration)
+            else:
+                target.need_force()
         if self.implicit:
             target.need_jacobian()
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Forces act on whatever accumulates forces on particles."""
+        """Forces act on whatever accumulates forces: particles, or faces of a volume."""
+        return cls.acts_on_particles(item) or cls.acts_on_faces(item)
+
+    @classmethod
+    def acts_on_particles(cls, item: Any) -> bool:
+        """Whether the Object has particles that forces move."""
         return "particles" in item.data and "force" in item.data["particles"].channels
+
+    @classmethod
+    def acts_on_faces(cls, item: Any) -> bool:
+        """Whether the Object has faces that forces move."""
+        return "volume" in item.data and hasattr(item, "face_mass")
+
+    def tasks(self) -> Iterator[Task]:
+        """Only those that the target has points for."""
+        on_particles = self.acts_on_particles(self.target)
+        on_faces = self.acts_on_faces(self.target) and self.uniform_acceleration() is None
+        for one in super().tasks():
+            if one.name == "accumulate" and not on_particles:
+                continue
+            if one.name == "accumulate_on_faces" and not on_faces:
+                continue
+            yield one
+
+    def uniform_acceleration(self) -> NDArray[np.float64] | None:
+        """Acceleration of everything, for a Force that is no more than that [m/s^2]."""
+        return None
 
     def evaluate(self, points: ForcePoints, force: Array, jacobian: Array | None) -> None:
         """Add f [N] to force [n, 3], and df/dx [N/m] to jacobian [n, 3, 3] where there is one."""
@@ -85,11 +131,79 @@ class Force(Action):
         points = ForcePoints(self, channels, step.dt, step.time + step.dt)
         self.evaluate(points, access["particles.force"], jacobian)
 
+    @task(
+        Stage.EVALUATE_FLUID_FORCES,
+        reads=("volume.velocity", "volume.open_fraction"),
+        accumulates=("volume.force",),
+        halo=1,
+        corners=True,
+        local_sums=True,
+    )
+    def accumulate_on_faces(self, access: Access, step: Step) -> None:
+        """Add the force on faces, and its derivative as a drag."""
+        buckets = access.of("volume").buckets
+        for start in range(0, buckets.local_count, BUCKETS_AT_ONCE):
+            part = buckets.local[start : start + BUCKETS_AT_ONCE]
+            for axis in range(3):
+                self._accumulate_on_part(access, step, part, axis)
+
+    def _accumulate_on_part(
+        self, access: Access, step: Step, part: NDArray[np.int32], axis: int
+    ) -> None:
+        target = self.target
+        volume, velocity = access.of("volume"), access["volume.velocity"]
+        count = len(part) * target.resolution**3
+        dtype, h = velocity.dtype, float(target.voxel_size)
+        neighbours = volume.buckets.neighbours
+        channels: dict[str, Array] = {
+            "position": np.empty((count, 3), dtype),
+            "velocity": np.empty((count, 3), dtype),
+            "mass": np.full(count, target.face_mass, dtype),
+            "volume": np.full(count, h**3, dtype),
+        }
+        fill_face_points(
+            velocity, part, volume.buckets.coords, neighbours, axis, h,
+            channels["position"], channels["velocity"],
+        )  # fmt: skip
+        for name in self.reads:
+            if name in channels or name == "radius":
+                continue
+            cells, background = access[f"volume.{name}"], volume.channel(name).background[0]
+            channels[name] = np.empty(count, dtype)
+            fill_face_cells(cells, part, neighbours, axis, background, channels[name])
+        force = np.zeros((count, 3), dtype)
+        jacobian = np.zeros((count, 3, 3), dtype) if self.implicit else None
+        points = ForcePoints(self, channels, step.dt, step.time + step.dt)
+        self.evaluate(points, force, jacobian)
+        none = velocity[:1]
+        add_face_force(
+            force,
+            np.zeros((1, 3, 3), dtype) if jacobian is None else jacobian,
+            int(self.implicit),
+            step.dt,
+            part,
+            axis,
+            access["volume.force"],
+            access["volume.drag"] if self.implicit else none,
+        )
+
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
         """Add what this Force reads, and the Jacobian if it is implicit."""
         stage, declaration = super().declare(name, stage, declaration)
+        if name == "accumulate_on_faces":
+            volume = self.target.data.get("volume")
+            has = volume.channels if volume is not None else {}
+            own = tuple(f"volume.{c}" for c in self.reads if c in has)
+            accumulates = declaration.accumulates
+            if self.implicit:
+                accumulates = (*accumulates, "volume.drag")
+            return stage, replace(
+                declaration,
+                reads=tuple(dict.fromkeys((*declaration.reads, *own))),
+                accumulates=accumulates,
+            )
         if name != "accumulate":
             return stage, declaration
         wanted = ("position", "velocity", *self.reads)

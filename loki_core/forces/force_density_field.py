@@ -47,7 +47,7 @@ class ForceDensityField(Behavior, kind="force"):
 class ForceDensityAction(Force, behavior=ForceDensityField):
     """Adds the field's force."""
 
-    reads = ("mass", "radius")
+    reads = ("mass", "radius")  # the radius gives particles their volume
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
@@ -60,16 +60,14 @@ class ForceDensityAction(Force, behavior=ForceDensityField):
         position = points["position"]
         settings = self.settings
         weight = self._weight(points, position)
-        per_volume = 1 if settings.per == "volume" else 0
+        density = points["volume"] if settings.per == "volume" else points["mass"]
         value, step = points.resolve("value")
-        accumulate_field(points["mass"], points["radius"], value, step, weight, per_volume, force)
+        accumulate_field(density, value, step, weight, force)
         if settings.field is not None:
             sampled = self._sampler.sample(
                 self.target.scope, settings.field, settings.channel, components=3, position=position
             )
-            accumulate_field(
-                points["mass"], points["radius"], sampled, 1, weight, per_volume, force
-            )
+            accumulate_field(density, sampled, 1, weight, force)
 
     def _weight(self, points: ForcePoints, position: NDArray[Any]) -> NDArray[Any]:
         settings, dtype = self.settings, position.dtype
@@ -92,14 +90,11 @@ class ForceDensityAction(Force, behavior=ForceDensityField):
 
 
 @parallel_kernel
-def accumulate_field(mass, radius, value, step, weight, per_volume, force):
-    """Add weight times density times value [n or 1, 3] to force [n, 3]."""
+def accumulate_field(density, value, step, weight, force):
+    """Add weight times density [n], a mass or a volume, times value [n or 1, 3] to force [n, 3]."""
     for i in prange(force.shape[0]):
-        density = mass[i]
-        if per_volume == 1:
-            density = 4.1887902047863905 * radius[i] ** 3
         for axis in range(3):
-            force[i, axis] += weight[i] * density * value[i * step, axis]
+            force[i, axis] += weight[i] * density[i] * value[i * step, axis]
 
 
 @parallel_kernel

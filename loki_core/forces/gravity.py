@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
@@ -26,6 +27,10 @@ class GravityAction(Force, behavior=GravityForce):
     """Adds m g."""
 
     reads = ("mass",)
+
+    def uniform_acceleration(self) -> NDArray[np.float64]:
+        """Everything falls alike: a volume weighs this against the ambient air at once."""
+        return np.array(self.settings.acceleration, np.float64)
 
     def evaluate(
         self, points: ForcePoints, force: NDArray[Any], jacobian: NDArray[Any] | None

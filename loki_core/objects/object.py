@@ -39,6 +39,7 @@ class Scope:
         inputs: Streams by name, as they are at the current time.
         domain: The Grid Domain of the Solver Setup.
         settings: Settings of the Solver Setup.
+        others: All Objects of the Solver Setup by path, complete once all are created.
     """
 
     path: str
@@ -46,6 +47,7 @@ class Scope:
     inputs: Mapping[str, Any]
     domain: GridDomain
     settings: SolverSettings
+    others: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dtype(self) -> np.dtype[Any]:

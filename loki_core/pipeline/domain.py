@@ -1,8 +1,8 @@
 """The Grid Domain of a Solver Setup: where it lies, and how large its Buckets are.
 
-The Bucket size is the setting's, or suits the Behaviors: the largest of their hints. A periodic
-axis is a whole number of Buckets. The origin lies near the inputs, so that positions keep their
-digits.
+The Bucket size is the setting's; or 8 of the smallest voxels, where there are any; or the largest of
+the other Behaviors' hints. A periodic axis is a whole number of Buckets, so Buckets may there be of
+4 or 2 voxels. The origin lies near the inputs, so that positions keep their digits.
 """
 
 from __future__ import annotations
@@ -50,6 +50,15 @@ def make_domain(setup: SolverSetup, inputs: Mapping[str, Any], comm: Communicato
 def _automatic_bucket_size(
     setup: SolverSetup, inputs: Mapping[str, Any], extents: NDArray[np.float64]
 ) -> float:
+    lengths = [
+        float(extents[axis])
+        for axis in range(3)
+        if setup.settings.boundary_lower[axis] == "periodic"
+    ]
+    voxels = [behavior.voxel_size_hint() for _, behavior in setup.behaviors()]
+    smallest = min((voxel for voxel in voxels if voxel is not None), default=None)
+    if smallest is not None:
+        return _whole_voxels(lengths, smallest)
     hints = [behavior.bucket_size_hint(inputs) for _, behavior in setup.behaviors()]
     extent = float(np.max(extents))
     size = max((hint for hint in hints if hint is not None), default=extent / 16.0)
@@ -57,12 +66,23 @@ def _automatic_bucket_size(
     # Unbounded, particles may travel far: the keys must reach a kilometre at least.
     is_bounded = setup.settings.domain_lower is not None
     size = max(size, extent / 1e5 if is_bounded else SMALLEST_BUCKET)
-    lengths = [
-        float(extents[axis])
-        for axis in range(3)
-        if setup.settings.boundary_lower[axis] == "periodic"
-    ]
     return _dividing_all(lengths, size) if lengths else size
+
+
+def _whole_voxels(lengths: list[float], voxel: float) -> float:
+    """Bucket of 8 voxels, or of the next number of which periodic axes are whole multiples."""
+    for count in (8, 4, 16, 2, 32, 1):
+        rests = [length / (count * voxel) for length in lengths]
+        if all(abs(rest - round(rest)) < 1e-6 and round(rest) >= 1 for rest in rests):
+            return lengths[0] / round(rests[0]) if lengths else count * voxel
+    length = next(
+        length for length in lengths if abs(length / voxel - round(length / voxel)) > 1e-6
+    )
+    count = max(1, round(length / voxel))
+    raise SetupError(
+        f"voxels of {voxel:.9g} m do not divide the periodic axis of {length:.9g} m; "
+        f"nearest sizes: {length / (count + 1):.9g} m, {length / count:.9g} m"
+    )
 
 
 def _dividing_all(lengths: list[float], wanted: float) -> float:

@@ -270,7 +270,7 @@ class Solver:
             self.warn(f"no Object is active, so nothing is simulated ({reasons})")
 
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
-        scope = Scope(path, objects, self.inputs, self.domain, self.settings)
+        scope = Scope(path, objects, self.inputs, self.domain, self.settings, self.objects)
         missing = [
             s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs
         ]

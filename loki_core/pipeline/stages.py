@@ -34,11 +34,12 @@ class Stage(Enum):
     FRAME_BEGIN = _user("frame", "animated inputs and parameters")
 
     SUBSTEP_BEGIN = _user("substep", "dt is chosen: a fixed count, or adaptive")
-    EMIT = _developer("substep", "sources add to volumes")
     REBUCKET = _developer("substep", "particles find their Buckets and ranks")
     ADAPT_TOPOLOGY = _developer("substep", "volumes create and remove Buckets")
     BALANCE_LOAD = _developer("substep", "Buckets move between ranks")
     UPDATE_COLLIDERS = _developer("substep", "colliders at t and t + dt")
+    UPDATE_BOUNDARIES = _developer("substep", "walls and colliders become open fractions of faces")
+    EMIT = _developer("substep", "sources add to volumes")
 
     GROUP_ENTER = _user("substep", "particles arrive from other Groups")
 
@@ -47,6 +48,7 @@ class Stage(Enum):
         "substep", "start values of the step are kept, sums are cleared"
     )
     PARTICLES_TO_GRID = _developer("substep", "particles' mass and momentum go to the grid")
+    ADVECT_MOMENTUM = _developer("substep", "volumes' velocities carry themselves along")
     DETECT_CONTACTS = _developer("substep", "contacts are found, constraints emitted")
 
     UPDATE_SOLIDS = _user("newton", "a Newton iteration of the solids begins")
@@ -61,7 +63,8 @@ class Stage(Enum):
     TRANSFER_SOLIDS_TO_GRID = _developer(
         "newton", "solids' velocities, inertia and drag go to the grid"
     )
-    EVALUATE_FLUID_FORCES = _developer("newton", "u* by operator splitting, implicit in drag")
+    EVALUATE_FLUID_FORCES = _developer("newton", "Forces add f and df/dx on the faces of volumes")
+    APPLY_FLUID_FORCES = _developer("newton", "u* by operator splitting, implicit in drag")
     SOLVE_VISCOSITY = _developer("newton", "viscous stress")
     SOLVE_PRESSURE = _developer("newton", "incompressibility")
     FEED_BACK_TO_SOLIDS = _developer("newton", "fluid forces return to the solids")

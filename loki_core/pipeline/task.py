@@ -52,9 +52,12 @@ def task(
     corners: bool = False,
     overlap: bool = False,
     layout: tuple[str, ...] = (),
+    local_sums: bool = False,
 ) -> Callable[[Function], Function]:
     """Declare a method as a Task; see `Declaration` for what the arguments mean."""
-    declaration = Declaration(reads, writes, accumulates, halo, corners, overlap, layout)
+    declaration = Declaration(
+        reads, writes, accumulates, halo, corners, overlap, layout, local_sums
+    )
 
     def mark(function: Function) -> Function:
         function.__loki_task__ = (stage, declaration)  # type: ignore[attr-defined]

@@ -66,7 +66,7 @@ def test_buckets_that_stay_keep_their_values():
         after = values_by_bucket(volume, name)
         assert set(after) == {(0, *c) for c in new}
         for place, values in after.items():
-            expected = before[name].get(place, np.full_like(values, channel.background))
+            expected = before[name].get(place, np.full_like(values, channel.background[0]))
             np.testing.assert_array_equal(values, expected, err_msg=f"{name} {place}")
 
 

@@ -1,0 +1,1 @@
+"""Peers: other programs that do the same work, each measured in a process of its own."""

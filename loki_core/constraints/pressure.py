@@ -1,0 +1,216 @@
+"""Pressure Material: keeps a volume's gas incompressible, with walls and solids of any shape.
+
+Among all velocities whose flux out of every cell is what its sources ask for, the pressure chooses
+the one nearest to u* in kinetic energy. With the open fractions w of faces this is the variational
+form of Batty, Bertails & Bridson (2007), a symmetric positive definite system:
+
+    sum_f w_f m_f (q_c - q_n) = h d - sum_f s_f [w_f u*_f + (1 - w_f) u_solid],     q = p dt/(rho h)
+    u = u* - m (q_above - q_below)
+
+What couples: implicit drag makes faces less mobile, m = mass / (mass + dt D) (Stomakhin et al.
+2020); solids add their compliance to the diagonal (channel "compliance"), and sources their
+divergence d. A closed box of gas has a constant that no equation sees: it is removed, together with
+the net flux that no incompressible gas could take.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access
+from loki_core.kernels.mac_grid import (
+    FLUID,
+    count_pressure_entries,
+    divergence_of_bucket_faces,
+    fill_pressure_matrix,
+    let_ambient_faces_flow,
+    subtract_pressure_gradient,
+)
+from loki_core.linear_solvers.choice import SOLVERS
+from loki_core.linear_solvers.system import SolveReport
+from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
+from loki_core.pipeline.action import Action
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+
+class PressureMaterial(Behavior, kind="constraint", exclusive=True):
+    """Keep the gas of every Volume in the Group incompressible."""
+
+    tolerance: float = parameter(
+        1.0e-5, minimum=1.0e-14, maximum=0.5, doc="Divergence that is left, of that of u*."
+    )
+    max_iterations: int = parameter(
+        200, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
+    )
+    solver: str = parameter("auto", choices=SOLVERS, doc="Linear solver; auto suits the system.")
+
+
+class PressureAction(Action, behavior=PressureMaterial):
+    """Solves for the pressure and corrects the velocity.
+
+    Attributes:
+        report: What the last solve did.
+    """
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        target.projector = self
+        self._solve = FluidSolve("pressure")
+        self._matrix_version: Any = None
+        self.report: SolveReport | None = None
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Pressure acts on whatever has velocities on faces."""
+        return "volume" in item.data and "open_fraction" in item.data["volume"].channels
+
+    @task(
+        Stage.SOLVE_PRESSURE,
+        reads=("volume.kind", "volume.open_fraction", "volume.velocity"),
+        writes=("volume.velocity", "volume.pressure"),
+        halo=1,
+    )
+    def solve(self, access: Access, step: Step) -> None:
+        """Make the velocity free of divergence."""
+        volume, scale = self.target.volume, self._pressure_scale(step.dt)
+        guess = volume.local("pressure").astype(np.float64).reshape(-1) / scale
+        guess = self.project(step.dt, guess)
+        volume.local("pressure")[:] = (guess * scale).reshape(volume.local("pressure").shape)
+        volume.mark_written("pressure")
+        assert self.report is not None
+        self.iterations = self.report.iterations
+
+    def _pressure_scale(self, dt: float) -> float:
+        """What makes a pressure [Pa] of q [m/s]."""
+        return float(self.target.settings.density) * float(self.target.voxel_size) / dt
+
+    def project(self, dt: float, guess: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+        """Correct the target's velocity for a step dt [s]; returns q [m/s]. Collective."""
+        target, volume = self.target, self.target.volume
+        buckets = volume.buckets
+        self._refresh("velocity", "kind", "open_fraction")
+        mobility = self._mobility(dt)
+        self._assemble(dt, mobility)
+        rhs = self._divergence(dt)
+        q = np.zeros_like(rhs) if guess is None else guess
+        self.report = self._solve.solve(
+            rhs,
+            q,
+            tol=float(self.settings.tolerance),
+            max_iterations=int(self.settings.max_iterations),
+        )
+        volume.add_channel("q", components=1, resolution=target.resolution, derived=True)
+        volume.local("q")[:] = q.reshape(volume.local("q").shape)
+        self._refresh("q")
+        velocity = volume.local("velocity")
+        kind = volume.with_ghosts("kind")
+        subtract_pressure_gradient(
+            volume.with_ghosts("q"),
+            kind,
+            volume.local("open_fraction"),
+            velocity if mobility is None else mobility,
+            int(mobility is not None),
+            buckets.neighbours,
+            velocity,
+        )
+        del volume.channels["q"]
+        let_ambient_faces_flow(kind, buckets.neighbours, velocity)
+        volume.mark_written("velocity")
+        return q
+
+    def _refresh(self, *names: str) -> None:
+        pending = self.target.volume.post_ghosts(names, halo=1)
+        if pending is not None:
+            pending.wait()
+
+    def _mobility(self, dt: float) -> Array | None:
+        """Mobility of faces with ghosts, or None without drag."""
+        volume = self.target.volume
+        own = self.target.mobility(dt)
+        if own is None:
+            return None
+        volume.add_channel(
+            "mobility", components=3, resolution=own.shape[2], location="face", derived=True
+        )
+        volume.local("mobility")[:] = own
+        self._refresh("mobility")
+        mobility: Array = volume.with_ghosts("mobility")
+        del volume.channels["mobility"]
+        return mobility
+
+    def _assemble(self, dt: float, mobility: Array | None) -> None:
+        """Build the matrix where the geometry or the drag changed since the last one."""
+        target, volume = self.target, self.target.volume
+        compliance = volume.channels.get("compliance")
+        changes = mobility is not None or compliance is not None
+        version = (target.geometry_version, volume.layout_version)
+        if version == self._matrix_version and not changes:
+            return
+        same_pattern = version == self._matrix_version
+        self._matrix_version = version
+        kind, fraction = volume.with_ghosts("kind"), volume.with_ghosts("open_fraction")
+        neighbours = volume.buckets.neighbours
+        none = fraction[:1]
+
+        def fill(starts: Array, columns: Array, data: Array) -> None:
+            fill_pressure_matrix(
+                kind,
+                fraction,
+                none if mobility is None else mobility,
+                int(mobility is not None),
+                none if compliance is None else compliance.values,
+                int(compliance is not None),
+                neighbours,
+                starts,
+                columns,
+                data,
+            )
+
+        counts = np.empty(volume.buckets.local_count * target.resolution**3, np.int32)
+        count_pressure_entries(kind, fraction, neighbours, counts)
+        system = voxel_system(volume, counts, fill, rows_per_bucket=target.resolution**3)
+        closed = compliance is None and self._is_closed()
+        system.remove_constants(closed, several=bool(target.colliders))
+        self._solve.prepare(
+            system, str(self.settings.solver), reuse="pattern" if same_pattern else None
+        )
+
+    def _is_closed(self) -> bool:
+        """Whether no cell touches ambient air, on any rank."""
+        kind = self.target.volume.local("kind")
+        return not self.target.volume.domain.comm.any(bool(np.any(kind > FLUID)))
+
+    def _divergence(self, dt: float) -> NDArray[np.float64]:
+        """Right-hand side, flat over local voxels."""
+        target, volume = self.target, self.target.volume
+        buckets = volume.buckets
+        surroundings = target.surroundings()
+        velocity = volume.with_ghosts("velocity")
+        solids = "solid_velocity" in volume.channels
+        if solids:
+            self._refresh("solid_velocity")
+        source = volume.channels.get("divergence")
+        r = target.resolution
+        rhs = np.empty((buckets.local_count, r, r, r))
+        normal = np.array([surroundings.velocity[side, side // 2] for side in range(6)])
+        divergence_of_bucket_faces(
+            velocity,
+            volume.with_ghosts("solid_velocity") if solids else velocity,
+            int(solids),
+            volume.with_ghosts("open_fraction"),
+            normal,
+            buckets.neighbours,
+            volume.with_ghosts("kind"),
+            velocity if source is None else source.values,
+            int(source is not None),
+            target.voxel_size,
+            rhs,
+        )
+        return rhs.reshape(-1)

@@ -1,0 +1,515 @@
+"""Advection of a Bucket: traces that stay in its block, and what is found at their ends.
+
+    x' = x - dt u,  by Euler, the midpoint rule or Ralston's third-order rule (order 1, 2, 3)
+
+Each Bucket is gathered into a dense block (bucket_block), where trilinear samples have constant
+strides; positions are counted in voxels from the block's corner, so that single precision is enough
+wherever the Bucket lies. A trace that leaves the block, or is not a number, is marked in a bit mask
+and left to the long traces (advection_long). A pass does one of four things with the sample q:
+
+    SAMPLE       out = q
+    MACCORMACK   out = hat + (phi - q) / 2, limited by the stencil that the first pass noted
+    BFECC        out = phi + (phi - q) / 2
+    LIMITED      out = q, limited by phi around the end of the trace
+
+Locations 0, 1, 2 are the faces along an axis; 3 is the cell centre.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loki_core.kernels.bucket_block import fill_outside, gather_block
+from loki_core.kernels.jit import device, parallel_kernel, prange
+
+SAMPLE, MACCORMACK, BFECC, LIMITED = 0, 1, 2, 3
+NO_LIMIT, CLAMPED, REVERTED = 0, 1, 2
+CELL = 3
+#: Stencil number of a trace that left its block.
+ESCAPED = 65535
+
+
+@parallel_kernel
+def fastest_component(velocity, speed):
+    """Largest |component| of each Bucket of velocity [b, ...]; what is not a number counts not."""
+    size = velocity.shape[1] * velocity.shape[2] * velocity.shape[3] * velocity.shape[4]
+    flat = velocity.reshape(velocity.shape[0] * size)
+    for b in prange(speed.shape[0]):
+        speed[b] = largest(flat[b * size : (b + 1) * size])
+
+
+@device
+def largest(values):
+    """Largest absolute value of a list."""
+    most = abs(values[0] - values[0])
+    if not most == most:
+        most = values.dtype.type(0.0)
+    for n in range(values.shape[0]):
+        most = max_of(most, abs(values[n]))
+    return most
+
+
+@device
+def max_of(a, b):
+    """Larger of a and b; a where b is not a number."""
+    return b if b > a else a
+
+
+@device
+def min_of(a, b):
+    """Smaller of a and b; a where b is not a number."""
+    return b if b < a else a
+
+
+@device
+def within(x, low, high):
+    """x brought between low and high; low where x is not a number."""
+    x = x if x > low else low
+    return x if x < high else high
+
+
+@device
+def trilinear(block, p, stride_x, stride_y, fx, fy, fz):
+    """Value in the cube of eight voxels whose lowest is p; a constant stays as it is."""
+    one = np.uint64(1)
+    q = p + stride_y
+    a = block[p] + fz * (block[p + one] - block[p])
+    b = block[q] + fz * (block[q + one] - block[q])
+    p += stride_x
+    q += stride_x
+    c = block[p] + fz * (block[p + one] - block[p])
+    d = block[q] + fz * (block[q + one] - block[q])
+    a = a + fy * (b - a)
+    c = c + fy * (d - c)
+    return a + fx * (c - a)
+
+
+@device
+def bounds(block, p, stride_x, stride_y):
+    """Least and greatest of the eight voxels of a cube whose lowest is p."""
+    one = np.uint64(1)
+    low = block[p]
+    high = low
+    for corner in range(8):
+        q = p
+        if corner & 4:
+            q += stride_x
+        if corner & 2:
+            q += stride_y
+        if corner & 1:
+            q += one
+        low = min_of(low, block[q])
+        high = max_of(high, block[q])
+    return low, high
+
+
+@device
+def catmull_rom(a, b, c, d, t, half):
+    """Cubic between b and c; written in differences, so that a constant stays as it is."""
+    first, middle, last = b - a, c - b, d - c
+    slope = half * (first + middle)
+    ahead = half * (middle + last)
+    rest = middle - slope
+    return b + t * (slope + t * (rest + rest - ahead + middle + t * (ahead - rest - middle)))
+
+
+@device
+def tricubic(block, p, stride_x, stride_y, fx, fy, fz, half):
+    """Catmull-Rom in three directions around the cube whose lowest voxel is p."""
+    one = np.uint64(1)
+    o = p - stride_x - stride_y - one
+    a = bicubic(block, o, stride_y, fy, fz, half)
+    b = bicubic(block, o + stride_x, stride_y, fy, fz, half)
+    o += stride_x + stride_x
+    c = bicubic(block, o, stride_y, fy, fz, half)
+    d = bicubic(block, o + stride_x, stride_y, fy, fz, half)
+    return catmull_rom(a, b, c, d, fx, half)
+
+
+@device
+def bicubic(block, o, stride_y, fy, fz, half):
+    """Catmull-Rom in the sixteen voxels of a plane whose lowest is o."""
+    a = cubic_row(block, o, fz, half)
+    o += stride_y
+    b = cubic_row(block, o, fz, half)
+    o += stride_y
+    c = cubic_row(block, o, fz, half)
+    o += stride_y
+    d = cubic_row(block, o, fz, half)
+    return catmull_rom(a, b, c, d, fy, half)
+
+
+@device
+def cubic_row(block, o, fz, half):
+    """Catmull-Rom in four voxels in a row."""
+    one = np.uint64(1)
+    two = np.uint64(2)
+    return catmull_rom(
+        block[o], block[o + one], block[o + two], block[o + two + one], fz, half
+    )  # fmt: skip
+
+
+@device
+def corner_of(x, y, z, n, row):
+    """Lowest voxel of the cube that holds a place, given by whole numbers.
+
+    They are multiplied as floating-point numbers, which are exact here: the machine has no vectors
+    for the other kind.
+    """
+    return np.uint64(np.int32((x * n + y) * n + z)) + row
+
+
+@device
+def velocity_at(block, x, y, z, n, stride_x, stride_y, half):
+    """Velocity at a place of the block, in voxels per step; component a lives on faces along a."""
+    x0 = np.floor(x)
+    y0 = np.floor(y)
+    z0 = np.floor(z)
+    x1 = np.floor(x - half)
+    y1 = np.floor(y - half)
+    z1 = np.floor(z - half)
+    fx = x - half - x1
+    fy = y - half - y1
+    fz = z - half - z1
+    size = stride_x * stride_x // stride_y
+    p = corner_of(x0, y1, z1, n, np.uint64(0))
+    u = trilinear(block, p, stride_x, stride_y, x - x0, fy, fz)
+    p = corner_of(x1, y0, z1, n, size)
+    v = trilinear(block, p, stride_x, stride_y, fx, y - y0, fz)
+    p = corner_of(x1, y1, z0, n, size + size)
+    w = trilinear(block, p, stride_x, stride_y, fx, fy, z - z0)
+    return u, v, w
+
+
+@device
+def finite3(u, v, w):
+    """Whether three numbers are finite."""
+    return u - u == 0 and v - v == 0 and w - w == 0
+
+
+@device
+def trace_row(
+    velocity, x, y, z, n, stride_x, stride_y, factor, order, walls, reach, half, steps,
+    ends, out_of,
+):  # fmt: skip
+    """Trace a row of starts (x, y, z + k) and fill ends [3, r] and out_of [r] (1: left the block).
+
+    Args: factor: time step over voxel size, negative to trace backwards; walls: (lower, upper)
+    limits that no trace passes, each of three; reach: (lower, upper) limits of places at which the
+    velocity, and at the end the channel, can be read.
+    """
+    low, high = walls
+    first, last, end_first, end_last = reach
+    for k in range(ends.shape[1]):
+        zk = z + steps[k]
+        u, v, w = velocity_at(velocity, x, y, zk, n, stride_x, stride_y, half)
+        left = 0
+        if order > 1:
+            step = factor * half
+            mx = within(x + step * u, low[0], high[0])
+            my = within(y + step * v, low[1], high[1])
+            mz = within(zk + step * w, low[2], high[2])
+            px = within(mx, first, last)
+            py = within(my, first, last)
+            pz = within(mz, first, last)
+            left = 0 if px == mx and py == my and pz == mz and finite3(u, v, w) else 1
+            u2, v2, w2 = velocity_at(velocity, px, py, pz, n, stride_x, stride_y, half)
+            if order == 3:
+                step = factor * half * (half + half + half)
+                mx = within(x + step * u2, low[0], high[0])
+                my = within(y + step * v2, low[1], high[1])
+                mz = within(zk + step * w2, low[2], high[2])
+                px = within(mx, first, last)
+                py = within(my, first, last)
+                pz = within(mz, first, last)
+                if not (px == mx and py == my and pz == mz):
+                    left = 1
+                u3, v3, w3 = velocity_at(velocity, px, py, pz, n, stride_x, stride_y, half)
+                one = half + half
+                two = one + one
+                ninth = one / (two * two * two + one)
+                u2 = ninth * (two * u + (two + one) * u2 + two * two * u3)
+                v2 = ninth * (two * v + (two + one) * v2 + two * two * v3)
+                w2 = ninth * (two * w + (two + one) * w2 + two * two * w3)
+            u, v, w = u2, v2, w2
+        mx = within(x + factor * u, low[0], high[0])
+        my = within(y + factor * v, low[1], high[1])
+        mz = within(zk + factor * w, low[2], high[2])
+        px = within(mx, end_first, end_last)
+        py = within(my, end_first, end_last)
+        pz = within(mz, end_first, end_last)
+        good = px == mx and py == my and pz == mz and finite3(u, v, w)
+        ends[0, k] = px
+        ends[1, k] = py
+        ends[2, k] = pz
+        out_of[k] = left if good else 1
+
+
+@device
+def sample_row(
+    source, at, limit, limit_at, location, n, stride_x, stride_y, ends, cubic, limited, half,
+    values, low, high, plain, stencils,
+):  # fmt: skip
+    """Sample a component at the ends of a row of traces.
+
+    Fills values [r]; with `limited` also the bounds low and high and the trilinear value `plain` of
+    the component in `limit`; and the number of each stencil in its block.
+    """
+    zero = half - half
+    sx = zero if location == 0 else half
+    sy = zero if location == 1 else half
+    sz = zero if location == 2 else half
+    for k in range(ends.shape[1]):
+        x = ends[0, k] - sx
+        y = ends[1, k] - sy
+        z = ends[2, k] - sz
+        x0 = np.floor(x)
+        y0 = np.floor(y)
+        z0 = np.floor(z)
+        p = corner_of(x0, y0, z0, n, np.uint64(0))
+        stencils[k] = np.uint16(p)
+        if cubic:
+            values[k] = tricubic(
+                source, at + p, stride_x, stride_y, x - x0, y - y0, z - z0, half
+            )  # fmt: skip
+        else:
+            values[k] = trilinear(source, at + p, stride_x, stride_y, x - x0, y - y0, z - z0)
+        if limited:
+            low[k], high[k] = bounds(limit, limit_at + p, stride_x, stride_y)
+            plain[k] = trilinear(limit, limit_at + p, stride_x, stride_y, x - x0, y - y0, z - z0)
+
+
+@device
+def limit_value(value, low, high, plain, limiter):
+    """Value within its bounds: clamped, or reverted to the plain value where it is not."""
+    if limiter == REVERTED and not (value >= low and value <= high):
+        value = plain
+    if limiter != NO_LIMIT and value == value:
+        value = within(value, low, high)
+    return value
+
+
+@device
+def advect_bucket(
+    blocks, layout, location, components, settings, walls, rows, half, inside, outputs, masks
+):
+    """Trace all voxels of a Bucket from one location and write what the pass makes of them.
+
+    Args: blocks: (velocity, source, limit) as flat blocks; layout: (r, halo, n, first component);
+    settings: (factor, order, cubic, action, limiter); rows: scratch; inside: what the Bucket itself
+    holds of (phi, hat), flat, with where its first value is; outputs: (out, at, stencils, at).
+    """
+    velocity, source, limit = blocks
+    r, halo, n, first_component = layout
+    factor, order, cubic, action, limiter = settings
+    ends, out_of, values, low, high, plain, numbers, steps = rows
+    phi, hat, home = inside
+    out, stencils, stencil_home = outputs
+    mask, mask_home = masks
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
+    size = stride_x * stride_y
+    bucket_size = r * r * r
+    one = half + half
+    edge = steps[n]
+    margin = one if cubic else half - half
+    reach = (half, edge - one - half, half + margin, edge - one - half - margin)
+    low_side = steps[halo]
+    limited = action == LIMITED and limiter != NO_LIMIT
+    noting = stencils.shape[0] > 0
+    escaped = 0
+    for i in range(r):
+        x = low_side + steps[i] + (half - half if location == 0 else half)
+        for j in range(r):
+            y = low_side + steps[j] + (half - half if location == 1 else half)
+            z = low_side + (half - half if location == 2 else half)
+            trace_row(
+                velocity, x, y, z, edge, stride_x, stride_y, factor, order, walls, reach, half,
+                steps, ends, out_of,
+            )  # fmt: skip
+            row = (i * r + j) * r
+            bits = np.uint32(0)
+            for c in range(first_component, first_component + components):
+                sample_row(
+                    source, np.uint64(c) * size, limit, np.uint64(c) * size, location, edge,
+                    stride_x, stride_y, ends, cubic, limited, half, values, low, high, plain,
+                    numbers,
+                )  # fmt: skip
+                at = np.uint64(home + c * bucket_size + row)
+                for k in range(r):
+                    number = np.uint64(stencil_home + row + k)
+                    value = values[k]
+                    here = at + np.uint64(k)
+                    if out_of[k] == 1:
+                        bits |= np.uint32(1) << np.uint32(k)
+                    if action == SAMPLE:
+                        out[here] = value
+                        if noting:
+                            stencils[number] = ESCAPED if out_of[k] == 1 else numbers[k]
+                    elif action == MACCORMACK:
+                        value = hat[here] + half * (phi[here] - value)
+                        stencil = stencils[number]
+                        if stencil == ESCAPED:
+                            bits |= np.uint32(1) << np.uint32(k)
+                        elif limiter != NO_LIMIT:
+                            least, most = bounds(
+                                limit, np.uint64(c) * size + np.uint64(stencil), stride_x, stride_y
+                            )
+                            value = limit_value(value, least, most, hat[here], limiter)
+                        out[here] = value
+                    elif action == BFECC:
+                        out[here] = phi[here] + half * (phi[here] - value)
+                    else:
+                        out[here] = limit_value(value, low[k], high[k], plain[k], limiter)
+            mask[np.uint64(mask_home + i * r + j)] = bits
+            if bits:
+                escaped += 1
+    return escaped
+
+
+@parallel_kernel
+def advect_buckets(
+    velocity, source, phi, hat, neighbours, coords, halos, locations, settings, box, walls,
+    velocity_rules, source_rules, backgrounds, steps, half, borders, largest_halo, same, out, stencils, mask, escaped,
+):  # fmt: skip
+    """Advect local Buckets in fixed runs; a run has its own scratch, and is one thread's work.
+
+    Args: velocity, source, phi, hat, out: channels [b, c, r, r, r]; halos [local]; locations: of
+    what is advected, [1] or [3]; settings: (factor, order, cubic, action, limiter); box: planes in
+    voxels, int64 [2, 3]; walls: limits of traces in voxels, float64 [2, 3]; rules: (rule, scale,
+    offset), [c, 6] each; same: (source is velocity, 0 or 1; phi is 1 velocity, 2 source, 0 neither);
+    steps: 0, 1, 2, ... as the channels' numbers; mask [local, locations, r, r] uint32.
+    """
+    for run in prange(borders.shape[0] - 1):
+        advect_run(
+            velocity, source, phi, hat, neighbours, coords, halos, locations, settings, box, walls,
+            velocity_rules, source_rules, backgrounds, steps, half, borders[run], borders[run + 1],
+            largest_halo, same, out, stencils, mask, escaped,
+        )  # fmt: skip
+
+
+@device
+def advect_run(
+    velocity, source, phi, hat, neighbours, coords, halos, locations, settings, box, walls,
+    velocity_rules, source_rules, backgrounds, steps, half, start, stop, largest_halo, same, out, stencils, mask, escaped,
+):  # fmt: skip
+    """Gather and advect one Bucket after the other."""
+    r = source.shape[2]
+    components = source.shape[1]
+    most = (r + 2 * largest_halo) ** 3
+    kind = velocity.dtype
+    action, limiter = settings[3], settings[4]
+    source_same, limit_same = same
+    limited = limiter != NO_LIMIT and (action == MACCORMACK or action == LIMITED)
+    velocity_block = np.empty(3 * most, kind)
+    source_block = velocity_block if source_same == 1 else np.empty(components * most, kind)
+    limit_block = velocity_block if limit_same == 1 else source_block
+    if limited and limit_same == 0:
+        limit_block = np.empty(components * most, kind)
+    limits = np.empty((2, 3), kind)
+    rows = (
+        np.empty((3, r), kind), np.empty(r, np.uint8), np.empty(r, kind), np.empty(r, kind),
+        np.empty(r, kind), np.empty(r, kind), np.empty(r, np.uint16), steps,
+    )  # fmt: skip
+    flat_velocity = velocity.reshape(velocity.size)
+    flat_source = source.reshape(source.size)
+    flat_phi = phi.reshape(phi.size)
+    flat_hat = hat.reshape(hat.size)
+    flat_out = out.reshape(out.size)
+    flat_stencils = stencils.reshape(stencils.size)
+    flat_mask = mask.reshape(mask.size)
+    is_face = locations.shape[0] == 3
+    for b in range(start, stop):
+        halo = halos[b]
+        n = r + 2 * halo
+        lower, upper, outside = sides_of_block(coords, b, r, halo, n, box, walls, limits)
+        low_wall = (limits[0, 0], limits[0, 1], limits[0, 2])
+        high_wall = (limits[1, 0], limits[1, 1], limits[1, 2])
+        load_block(
+            flat_velocity, 3, neighbours, b, r, halo, n, backgrounds, True, outside, lower, upper,
+            velocity_rules, half, velocity_block,
+        )  # fmt: skip
+        if source_same == 0:
+            load_block(
+                flat_source, components, neighbours, b, r, halo, n, backgrounds, is_face, outside,
+                lower, upper, source_rules, half, source_block,
+            )  # fmt: skip
+        if limited and limit_same == 0:
+            load_block(
+                flat_phi, components, neighbours, b, r, halo, n, backgrounds, is_face, outside,
+                lower, upper, source_rules, half, limit_block,
+            )  # fmt: skip
+        count = 0
+        for place in range(locations.shape[0]):
+            first = place if is_face else 0
+            count += advect_bucket(
+                (velocity_block, source_block, limit_block), (r, halo, n, first), locations[place],
+                1 if is_face else components, settings, (low_wall, high_wall), rows, half,
+                (flat_phi, flat_hat, b * components * r * r * r),
+                (flat_out, flat_stencils, (b * locations.shape[0] + place) * r * r * r),
+                (flat_mask, (b * locations.shape[0] + place) * r * r),
+            )  # fmt: skip
+        escaped[b] = count
+
+
+@device
+def load_block(
+    values, components, neighbours, b, r, halo, n, backgrounds, is_face, outside, lower, upper,
+    rules, half, block,
+):  # fmt: skip
+    """Gather all components of a Bucket, and fill what lies outside the box."""
+    rule, scale, offset = rules
+    for c in range(components):
+        at = np.uint64(c * n * n * n)
+        empty = half - half
+        if not is_face:
+            empty = backgrounds[c]
+        gather_block(
+            values, (np.uint64(c), np.uint64(components)), neighbours[b], np.uint64(r),
+            np.uint64(halo), np.uint64(n), empty, is_face, block, at,
+        )  # fmt: skip
+        if outside:
+            axis = c if is_face else -1
+            fill_outside(block, at, n, axis, lower, upper, rule[c], scale[c], offset[c], half)
+
+
+@device
+def sides_of_block(coords, b, r, halo, n, box, walls, limits):
+    """Planes of the box in voxels of a Bucket's block, and whether any is near; fills limits."""
+    x = np.int64(coords[b, 0]) * r - halo
+    y = np.int64(coords[b, 1]) * r - halo
+    z = np.int64(coords[b, 2]) * r - halo
+    lower = (box[0, 0] - x, box[0, 1] - y, box[0, 2] - z)
+    upper = (box[1, 0] - x, box[1, 1] - y, box[1, 2] - z)
+    for side in range(2):
+        limits[side, 0] = walls[side, 0] - x
+        limits[side, 1] = walls[side, 1] - y
+        limits[side, 2] = walls[side, 2] - z
+    near = lower[0] >= 0 or lower[1] >= 0 or lower[2] >= 0
+    near = near or upper[0] < n or upper[1] < n or upper[2] < n
+    return lower, upper, near
+
+
+@parallel_kernel
+def store_result(result, first, kind, values):
+    """Copy components of result, from `first` on, to values [b, c, r, r, r] of local Buckets.
+
+    Args: kind [b, 1, r, r, r] uint8, or empty: voxels of kind 0 are left as they are.
+    """
+    watched = kind.shape[0] > 0
+    for b in prange(values.shape[0]):
+        store_bucket(
+            result[b, first : first + values.shape[1]], kind[b if watched else 0 : b + 1],
+            watched, values[b],
+        )  # fmt: skip
+
+
+@device
+def store_bucket(result, kind, watched, values):
+    """Copy one Bucket."""
+    for c in range(values.shape[0]):
+        for i in range(values.shape[1]):
+            for j in range(values.shape[2]):
+                for k in range(values.shape[3]):
+                    if not watched or kind[0, 0, i, j, k] != 0:
+                        values[c, i, j, k] = result[c, i, j, k]

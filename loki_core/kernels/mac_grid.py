@@ -1,0 +1,396 @@
+"""The staggered grid of a volume: its cells' kinds, divergence, and the pressure's matrix.
+
+Velocities live on faces (Harlow & Welch 1965): component a of voxel (i, j, k) on its lower face
+along a, so the upper faces of a Bucket's last voxels are stored by the next Bucket. Where there is
+none the face is known: a wall's or an inflow's velocity, or it belongs to ambient air.
+
+    kind 0  SOLID     inside a solid, or outside the domain box: takes part in nothing
+    kind 1  FLUID     the pressure is unknown
+    kind 2  AMBIENT   next to space without Buckets, or to an open side of the box: p = 0
+
+The pressure keeps the flux of every FLUID cell at what its sources ask for,
+
+    sum_f s_f [w_f u_f + (1 - w_f) u_solid] = h d,      u_f = u*_f - m_f (q_above - q_below)
+
+with w the open fraction of a face, s = +1 for upper faces, m <= 1 the mobility that implicit drag
+leaves (1 without), and q = p dt / (rho h). In q the matrix is  sum_f w_f m_f (q_c - q_n):  it does
+not know the time step, and stays the same while the geometry does (Batty et al. 2007).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange
+
+SOLID, FLUID, AMBIENT = 0, 1, 2
+EMPTY_CODE = -1
+# Kinds of the box's sides, as the kernels know them.
+SIDE_OPEN, SIDE_SLIP, SIDE_NO_SLIP, SIDE_INFLOW, SIDE_PERIODIC = 0, 1, 2, 3, 4
+
+
+@device
+def axis_step(axis):
+    """What a neighbour's direction, of the 27, differs by along an axis."""
+    return 9 if axis == 0 else (3 if axis == 1 else 1)
+
+
+@device
+def beside(neighbours, b, r, axis, step, i, j, k):
+    """(Bucket or negative code, i, j, k) of the voxel one step up or down an axis."""
+    i += step if axis == 0 else 0
+    j += step if axis == 1 else 0
+    k += step if axis == 2 else 0
+    place = i if axis == 0 else (j if axis == 1 else k)
+    if place < 0 or place >= r:
+        b = neighbours[b, 13 + step * axis_step(axis)]
+        i %= r
+        j %= r
+        k %= r
+    return b, i, j, k
+
+
+@device
+def cover(index, lower, upper):
+    """Part of the voxel from index to index + 1 that lies between two planes."""
+    return max(0.0, min(index + 1.0, upper) - max(index * 1.0, lower))
+
+
+@parallel_kernel
+def classify_box(coords, neighbours, lower, upper, sides, kind, fraction):
+    """Set kinds and open fractions by the domain box and the missing Buckets alone.
+
+    Args: coords int32 [b, 3]; neighbours int32 [local, 27]; lower, upper float64 [3] in voxels from
+    the origin, infinite where there is no side; sides int [6]; kind uint8 [b, 1, r, r, r]; fraction
+    [b, 3, r, r, r]: both are filled for local Buckets.
+    """
+    r = kind.shape[2]
+    for b in prange(neighbours.shape[0]):
+        classify_bucket(b, coords, neighbours, lower, upper, sides, kind, fraction, r)
+
+
+@device
+def classify_bucket(b, coords, neighbours, lower, upper, sides, kind, fraction, r):
+    """Do one Bucket."""
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                g = (coords[b, 0] * r + i, coords[b, 1] * r + j, coords[b, 2] * r + k)
+                local = (i, j, k)
+                inside = True
+                ambient = False
+                for a in range(3):
+                    centre = g[a] + 0.5
+                    if centre < lower[a] or centre > upper[a]:
+                        inside = False
+                    if sides[2 * a] == SIDE_OPEN and centre - 1.0 < lower[a]:
+                        ambient = True
+                    if sides[2 * a + 1] == SIDE_OPEN and centre + 1.0 > upper[a]:
+                        ambient = True
+                    step = axis_step(a)
+                    if local[a] == 0 and neighbours[b, 13 - step] == EMPTY_CODE:
+                        ambient = True
+                    if local[a] == r - 1 and neighbours[b, 13 + step] == EMPTY_CODE:
+                        ambient = True
+                kind[b, 0, i, j, k] = (AMBIENT if ambient else FLUID) if inside else SOLID
+                for a in range(3):
+                    # The face between ambient air and nothing is no unknown: it follows the air.
+                    borders_nothing = local[a] == 0 and neighbours[b, 13 - axis_step(a)] < 0
+                    area = 0.0 if borders_nothing else face_cover(g, a, lower, upper)
+                    fraction[b, a, i, j, k] = area
+
+
+@device
+def face_cover(g, a, lower, upper):
+    """Open fraction of the lower face along a of voxel g: both its cells are inside the box."""
+    area = 1.0
+    for c in range(3):
+        if c != a:
+            area *= cover(g[c], lower[c], upper[c])
+    above = lower[a] < g[a] + 0.5 and g[a] + 0.5 < upper[a]
+    below = lower[a] < g[a] - 0.5 and g[a] - 0.5 < upper[a]
+    return area if above and below else 0.0
+
+
+@parallel_kernel
+def set_wall_faces(coords, lower, upper, sides, side_velocity, fraction, velocity):
+    """Give faces on and beyond walls and inflows the normal velocity of their side.
+
+    Args: side_velocity float64 [6, 3]; fraction, velocity [b, 3, r, r, r]; others as before.
+    """
+    r = fraction.shape[2]
+    for b in prange(fraction.shape[0]):
+        for a in range(3):
+            for i in range(r):
+                for j in range(r):
+                    for k in range(r):
+                        place = i if a == 0 else (j if a == 1 else k)
+                        g = coords[b, a] * r + place
+                        # Half a voxel of slack: a wall between two faces holds the nearer one.
+                        if g < lower[a] + 0.5 and sides[2 * a] != SIDE_OPEN:
+                            velocity[b, a, i, j, k] = side_velocity[2 * a, a]
+                        elif g > upper[a] - 0.5 and sides[2 * a + 1] != SIDE_OPEN:
+                            velocity[b, a, i, j, k] = side_velocity[2 * a + 1, a]
+
+
+@parallel_kernel
+def divergence_of_bucket_faces(
+    velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h, out
+):  # fmt: skip
+    """Write h d - sum_f s_f [w u + (1 - w) u_solid] of FLUID cells to out, 0 elsewhere.
+
+    Args: velocity, fraction [b, 3, r, r, r] with ghosts; solid_velocity likewise, or one Bucket of
+    anything if has_solids is 0; outer float64 [6], the normal velocity of each side of the box;
+    source [b, 1, r, r, r] 1/s, or one Bucket if has_source is 0; out float64 [local, r, r, r].
+    """
+    for b in prange(neighbours.shape[0]):
+        divergence_of_bucket(
+            b, velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source,
+            has_source, h, out,
+        )  # fmt: skip
+
+
+@device
+def flux(velocity, solid_velocity, has_solids, fraction, b, a, i, j, k):
+    """Flux through a stored face: the open part's and the solid part's."""
+    w = fraction[b, a, i, j, k]
+    solid = solid_velocity[b, a, i, j, k] if has_solids == 1 else velocity[b, a, i, j, k]
+    return np.float64(w) * velocity[b, a, i, j, k] + (1.0 - w) * solid
+
+
+@device
+def divergence_of_bucket(
+    b, velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source,
+    h, out,
+):  # fmt: skip
+    """Do one Bucket."""
+    r = velocity.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                total = 0.0
+                if kind[b, 0, i, j, k] == FLUID:
+                    if has_source == 1:
+                        total = h * np.float64(source[b, 0, i, j, k])
+                    for a in range(3):
+                        total += flux(velocity, solid_velocity, has_solids, fraction, b, a, i, j, k)
+                        other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
+                        if other >= 0:
+                            total -= flux(
+                                velocity, solid_velocity, has_solids, fraction, other, a, ni, nj, nk
+                            )
+                        else:
+                            total -= outer[2 * a + 1]
+                out[b, i, j, k] = total
+
+
+@device
+def face_weight(fraction, mobility, has_mobility, b, a, i, j, k):
+    """w m of a stored face."""
+    w = fraction[b, a, i, j, k]
+    if has_mobility == 1:
+        w *= mobility[b, a, i, j, k]
+    return w
+
+
+@parallel_kernel
+def count_pressure_entries(kind, fraction, neighbours, counts):
+    """Count the matrix entries of each local cell's row: int32 [local * r^3]."""
+    r = kind.shape[2]
+    for b in prange(neighbours.shape[0]):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    row = ((b * r + i) * r + j) * r + k
+                    entries = 0
+                    if kind[b, 0, i, j, k] == FLUID:
+                        total = 0.0
+                        for a in range(3):
+                            other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                            w = fraction[b, a, i, j, k]
+                            total += w
+                            if other >= 0 and w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
+                                entries += 1
+                            other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
+                            if other >= 0:
+                                w = fraction[other, a, ni, nj, nk]
+                                total += w
+                                if w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
+                                    entries += 1
+                        if total > 0.0:
+                            entries += 1
+                    counts[row] = entries
+
+
+@parallel_kernel
+def fill_pressure_matrix(
+    kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours, starts, columns,
+    data,
+):  # fmt: skip
+    """Fill the rows, the diagonal first; columns count voxels of local, then ghost Buckets."""
+    for b in prange(neighbours.shape[0]):
+        fill_pressure_rows(
+            b, kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours,
+            starts, columns, data,
+        )  # fmt: skip
+
+
+@device
+def fill_pressure_rows(
+    b, kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours, starts,
+    columns, data,
+):  # fmt: skip
+    """Do the rows of one Bucket."""
+    r = kind.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                row = ((b * r + i) * r + j) * r + k
+                if starts[row + 1] == starts[row]:
+                    continue
+                place = starts[row]
+                diagonal = 0.0
+                if has_compliance == 1:
+                    diagonal = np.float64(compliance[b, 0, i, j, k])
+                at = place + 1
+                for a in range(3):
+                    for side in range(2):
+                        other, ni, nj, nk = beside(neighbours, b, r, a, 2 * side - 1, i, j, k)
+                        if other < 0:
+                            continue
+                        if side == 0:
+                            w = face_weight(fraction, mobility, has_mobility, b, a, i, j, k)
+                        else:
+                            w = face_weight(fraction, mobility, has_mobility, other, a, ni, nj, nk)
+                        neighbour_kind = kind[other, 0, ni, nj, nk]
+                        if w > 0.0 and neighbour_kind != SOLID:
+                            diagonal += w
+                        if w > 0.0 and neighbour_kind == FLUID:
+                            columns[at] = ((other * r + ni) * r + nj) * r + nk
+                            data[at] = -w
+                            at += 1
+                columns[place] = row
+                data[place] = diagonal
+
+
+@parallel_kernel
+def subtract_pressure_gradient(q, kind, fraction, mobility, has_mobility, neighbours, velocity):
+    """Correct the faces of FLUID cells: u -= m (q_above - q_below). q has ghosts, AMBIENT is 0."""
+    r = kind.shape[2]
+    for b in prange(neighbours.shape[0]):
+        subtract_in_bucket(b, q, kind, fraction, mobility, has_mobility, neighbours, velocity, r)
+
+
+@device
+def subtract_in_bucket(b, q, kind, fraction, mobility, has_mobility, neighbours, velocity, r):
+    """Do one Bucket."""
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    if fraction[b, a, i, j, k] == 0.0:
+                        continue
+                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                    if other < 0:
+                        continue
+                    above = kind[b, 0, i, j, k]
+                    below = kind[other, 0, ni, nj, nk]
+                    if above == SOLID or below == SOLID or (above != FLUID and below != FLUID):
+                        continue
+                    q_above = q[b, 0, i, j, k] if above == FLUID else 0.0
+                    q_below = q[other, 0, ni, nj, nk] if below == FLUID else 0.0
+                    m = mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
+                    velocity[b, a, i, j, k] -= m * (q_above - q_below)
+
+
+@parallel_kernel
+def let_ambient_faces_flow(kind, neighbours, velocity):
+    """Give faces between ambient air and nothing the velocity of the next face inwards."""
+    r = kind.shape[2]
+    for b in prange(neighbours.shape[0]):
+        for a in range(3):
+            for i in range(r):
+                for j in range(r):
+                    for k in range(r):
+                        other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                        outside = other < 0 or kind[other, 0, ni, nj, nk] == SOLID
+                        if kind[b, 0, i, j, k] == AMBIENT and outside:
+                            up, ui, uj, uk = beside(neighbours, b, r, a, 1, i, j, k)
+                            if up == b:  # the face above is in this Bucket unless r is 1
+                                velocity[b, a, i, j, k] = velocity[b, a, ui, uj, uk]
+                        elif kind[b, 0, i, j, k] == SOLID and not outside and other == b:
+                            if kind[other, 0, ni, nj, nk] == AMBIENT:
+                                velocity[b, a, i, j, k] = velocity[b, a, ni, nj, nk]
+
+
+@parallel_kernel
+def apply_forces(force, drag, has_force, has_drag, start, mass, dt, uniform, fraction, velocity):
+    """Bring velocities to u*: u += (dt f + m a dt - m (u - u0)) / (m + dt D) on open faces.
+
+    Args: force [b, 3, ...] N, drag [b, 3, ...] kg/s, start [b, 3, ...]: velocities at the start of
+    the Newton loop; mass of a face's control volume [kg]; uniform float64 [3], an acceleration.
+    """
+    r = velocity.shape[2]
+    for b in prange(velocity.shape[0]):
+        for a in range(3):
+            for i in range(r):
+                for j in range(r):
+                    for k in range(r):
+                        if fraction[b, a, i, j, k] == 0.0:
+                            continue
+                        f = mass * uniform[a]
+                        if has_force == 1:
+                            f += force[b, a, i, j, k]
+                        d = drag[b, a, i, j, k] if has_drag == 1 else 0.0
+                        u = velocity[b, a, i, j, k]
+                        change = dt * f - mass * (u - start[b, a, i, j, k])
+                        velocity[b, a, i, j, k] = u + change / (mass + dt * d)
+
+
+@parallel_kernel
+def mobility_of_drag(drag, mass, dt, mobility):
+    """Write m / (m + dt D), what a pressure gradient moves of a face, flat arrays."""
+    for n in prange(drag.shape[0]):
+        mobility[n] = mass / (mass + dt * drag[n])
+
+
+@parallel_kernel
+def bucket_deviation(values, background, out):
+    """Largest |value - background| of each Bucket's component 0, into out [buckets].
+
+    A value that is not a number counts as infinite.
+    """
+    for b in prange(out.shape[0]):
+        largest = 0.0
+        flat = values[b, 0].reshape(-1)
+        for n in range(flat.shape[0]):
+            deviation = abs(flat[n] - background)
+            if not deviation <= largest:
+                largest = deviation if deviation == deviation else np.inf
+        out[b] = max(largest, np.float64(out[b]))
+
+
+@parallel_kernel
+def largest_components(velocity, out):
+    """Largest magnitude of each component in each Bucket, into out [buckets, 3]; NaN as infinity."""
+    for b in prange(out.shape[0]):
+        for a in range(3):
+            largest = 0.0
+            flat = velocity[b, a].reshape(-1)
+            for n in range(flat.shape[0]):
+                size = abs(flat[n])
+                if not size <= largest:
+                    largest = size if size == size else np.inf
+            out[b, a] = largest
+
+
+@parallel_kernel
+def reset_cells(kind, background, values):
+    """Give SOLID cells the background."""
+    for b in prange(values.shape[0]):
+        kinds = kind[b, 0].reshape(-1)
+        for c in range(values.shape[1]):
+            flat = values[b, c].reshape(-1)
+            for n in range(flat.shape[0]):
+                if kinds[n] == SOLID:
+                    flat[n] = background[c]

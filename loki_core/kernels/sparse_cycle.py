@@ -1,0 +1,223 @@
+"""The steps of a multigrid cycle and of conjugate gradients, each one pass over memory.
+
+Vectors of the cycle are float32, those of conjugate gradients float64. D^-1 is zero on rows without
+entries, so that such unknowns stay as they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.sparse_sliced import slice_product
+
+
+@parallel_kernel
+def scaled_start(inverse_diagonal, r, factor, x):
+    """First smoothing step from zero: x = factor D^-1 r."""
+    f = np.float32(factor)
+    for i in prange(r.shape[0]):
+        x[i] = f * inverse_diagonal[i] * r[i]
+
+
+@device
+def relax_block(
+    slices, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first, last, rows,
+    scratch, out,
+):  # fmt: skip
+    """Smooth slices first to last."""
+    for s in range(first, last):
+        slice_product(slices, columns, values, x, s, scratch)
+        base = np.uint64(8) * np.uint64(s)
+        for lane in range(np.uint64(min(8, rows - 8 * s))):
+            i = base + lane
+            moved = momentum * x[i] + factor * inverse_diagonal[i] * (r[i] - scratch[lane])
+            if memory != np.float32(0.0):
+                moved -= memory * out[i]
+            out[i] = x[i] + moved
+
+
+@parallel_kernel
+def relax(slices, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out):
+    """One step of a Chebyshev smoother.
+
+    out = x + momentum x - memory out + factor D^-1 (r - A x), where out holds the x before on
+    entry: momentum = memory, but for the step after a zero start.
+    """
+    rows = r.shape[0]
+    count = slices.shape[0] - 1
+    f, m, k = np.float32(factor), np.float32(momentum), np.float32(memory)
+    for block in prange((count + 511) // 512):
+        scratch = np.empty(8, dtype=np.float32)
+        relax_block(
+            slices, columns, values, inverse_diagonal, r, x, f, m, k, 512 * block,
+            min(512 * block + 512, count), rows, scratch, out,
+        )  # fmt: skip
+
+
+@device
+def residual_block(
+    slices, columns, values, inverse_diagonal, r, x, first, last, rows, scratch, out
+):
+    """D^-1 (r - A x) of slices first to last."""
+    for s in range(first, last):
+        slice_product(slices, columns, values, x, s, scratch)
+        base = np.uint64(8) * np.uint64(s)
+        for lane in range(np.uint64(min(8, rows - 8 * s))):
+            i = base + lane
+            out[i] = inverse_diagonal[i] * (r[i] - scratch[lane])
+
+
+@parallel_kernel
+def scaled_residual(slices, columns, values, inverse_diagonal, r, x, out):
+    """Write D^-1 (r - A x) to out."""
+    rows = r.shape[0]
+    count = slices.shape[0] - 1
+    for block in prange((count + 511) // 512):
+        scratch = np.empty(8, dtype=np.float32)
+        residual_block(
+            slices, columns, values, inverse_diagonal, r, x, 512 * block,
+            min(512 * block + 512, count), rows, scratch, out,
+        )  # fmt: skip
+
+
+@device
+def transfer_block(
+    slices, columns, values, inverse_diagonal, omega, v, first, last, rows, scratch, out
+):
+    """D v - omega A v of slices first to last."""
+    for s in range(first, last):
+        slice_product(slices, columns, values, v, s, scratch)
+        base = np.uint64(8) * np.uint64(s)
+        for lane in range(np.uint64(min(8, rows - 8 * s))):
+            i = base + lane
+            d = inverse_diagonal[i]
+            out[i] = v[i] / d - omega * scratch[lane] if d > np.float32(0.0) else np.float32(0.0)
+
+
+@parallel_kernel
+def smooth_transposed(slices, columns, values, inverse_diagonal, omega, v, out):
+    """Write S' r = r - omega A D^-1 r to out, given v = D^-1 r."""
+    rows = inverse_diagonal.shape[0]
+    count = slices.shape[0] - 1
+    w = np.float32(omega)
+    for block in prange((count + 511) // 512):
+        scratch = np.empty(8, dtype=np.float32)
+        transfer_block(
+            slices, columns, values, inverse_diagonal, w, v, 512 * block,
+            min(512 * block + 512, count), rows, scratch, out,
+        )  # fmt: skip
+
+
+@parallel_kernel
+def restrict(starts, members, fine, coarse):
+    """Sum the unknowns of each aggregate."""
+    for c in prange(starts.shape[0] - 1):
+        total = 0.0
+        for t in range(starts[c], starts[c + 1]):
+            total += fine[members[t]]
+        coarse[c] = total
+
+
+@parallel_kernel
+def prolong(aggregate, coarse, fine):
+    """Give each unknown the value of its aggregate; zero where it has none."""
+    for i in prange(aggregate.shape[0]):
+        a = aggregate[i]
+        fine[i] = coarse[a] if a >= 0 else np.float32(0.0)
+
+
+@device
+def correct_block(
+    slices, columns, values, inverse_diagonal, omega, e, first, last, rows, scratch, x
+):
+    """X += S e of slices first to last."""
+    for s in range(first, last):
+        slice_product(slices, columns, values, e, s, scratch)
+        base = np.uint64(8) * np.uint64(s)
+        for lane in range(np.uint64(min(8, rows - 8 * s))):
+            i = base + lane
+            x[i] += e[i] - omega * inverse_diagonal[i] * scratch[lane]
+
+
+@parallel_kernel
+def add_smoothed(slices, columns, values, inverse_diagonal, omega, e, x):
+    """Add the smoothed correction S e = e - omega D^-1 A e to x."""
+    rows = inverse_diagonal.shape[0]
+    count = slices.shape[0] - 1
+    w = np.float32(omega)
+    for block in prange((count + 511) // 512):
+        scratch = np.empty(8, dtype=np.float32)
+        correct_block(
+            slices, columns, values, inverse_diagonal, w, e, 512 * block,
+            min(512 * block + 512, count), rows, scratch, x,
+        )  # fmt: skip
+
+
+@device
+def advance_block(p, product, alpha, x, r, first, last):
+    """Move x and r along p for a range; return the sum of r squared."""
+    total = 0.0
+    for i in range(first, last):
+        x[i] += alpha * p[i]
+        r[i] -= alpha * product[i]
+        total += r[i] * r[i]
+    return total
+
+
+@parallel_kernel
+def advance(p, product, alpha, x, r, partial):
+    """x += alpha p, r -= alpha A p, and |r|^2 of each block of 4096 rows."""
+    rows = r.shape[0]
+    for block in prange(partial.shape[0]):
+        partial[block] = advance_block(
+            p, product, alpha, x, r, 4096 * block, min(4096 * block + 4096, rows)
+        )
+
+
+@parallel_kernel
+def scale_down(r, factor, out):
+    """Write factor r to a float32 vector."""
+    for i in prange(r.shape[0]):
+        out[i] = factor * r[i]
+
+
+@parallel_kernel
+def next_direction(z, scale, beta, p):
+    """P = scale z + beta p."""
+    for i in prange(z.shape[0]):
+        p[i] = scale * z[i] + beta * p[i]
+
+
+@parallel_kernel
+def add_multiple(x, factor, y):
+    """Y += factor x."""
+    for i in prange(y.shape[0]):
+        y[i] += factor * x[i]
+
+
+@parallel_kernel
+def subtract(b, product, r):
+    """R = b - product."""
+    for i in prange(r.shape[0]):
+        r[i] = b[i] - product[i]
+
+
+@device
+def row_bound(slices, values, inverse_diagonal, i):
+    """Sum of the magnitudes of row i of D^-1 A."""
+    total = 0.0
+    for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
+        total += abs(values[e])
+    return total * inverse_diagonal[i]
+
+
+@parallel_kernel
+def row_bounds(slices, values, inverse_diagonal, bounds):
+    """Largest sum of magnitudes of a row of D^-1 A in each block: Gershgorin's bound."""
+    rows = inverse_diagonal.shape[0]
+    for block in prange(bounds.shape[0]):
+        largest = 0.0
+        for i in range(4096 * block, min(4096 * block + 4096, rows)):
+            largest = max(largest, row_bound(slices, values, inverse_diagonal, i))
+        bounds[block] = largest

@@ -1,0 +1,185 @@
+"""The coarse matrix of smoothed aggregation, row by row and without a stored prolongator.
+
+    A_c = P' A P,    P = S P0,    S = I - omega D^-1 A,    P0 = indicators of the aggregates
+
+For a symmetric A the row of aggregate c is P0' (S' (A (S' 1_c))): three products with a vector that
+has few entries, in a small hash table that stays in the cache, and a sum by aggregates. Nothing of
+the fine size is stored. Rows of neighbouring ranks come in a second, extra matrix.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange
+
+
+@device
+def add_entry(keys, sums, used, count, key, value):
+    """Add value to the entry of key; return the number of entries."""
+    mask = np.uint32(keys.shape[0] - 1)
+    place = (np.uint32(key) * np.uint32(2654435761) >> np.uint32(15)) & mask
+    while True:
+        found = keys[place]
+        if found == key:
+            sums[place] += value
+            return count
+        if found < 0:
+            if count < used.shape[0]:  # a full table is found out by the caller
+                keys[place] = key
+                sums[place] = value
+                used[count] = place
+                return count + 1
+            return count
+        place = (place + np.uint32(1)) & mask
+
+
+@device
+def clear_entries(keys, used, count):
+    """Empty the table."""
+    for t in range(count):
+        keys[used[t]] = -1
+
+
+@device
+def add_row(slices, columns, values, row, factor, keys, sums, used, count):
+    """Add factor times a row of the matrix; return the number of entries."""
+    for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
+        value = np.float64(values[e])
+        if value != 0.0:
+            count = add_entry(keys, sums, used, count, columns[e], factor * value)
+    return count
+
+
+@device
+def spread(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    omega, keys, sums, used, count, out_keys, out_sums, out_used,
+):  # fmt: skip
+    """Write A w (omega = 0) or w - omega A D^-1 w to the empty out table; return its count."""
+    made = 0
+    extra_rows = 8 * (extra_slices.shape[0] - 1)
+    for t in range(count):
+        key, value = keys[used[t]], sums[used[t]]
+        factor = value
+        if omega != 0.0:
+            made = add_entry(out_keys, out_sums, out_used, made, key, value)
+            factor = -omega * inverse_diagonal[key] * value
+        if key < rows:
+            made = add_row(
+                slices, columns, values, key, factor, out_keys, out_sums, out_used, made
+            )
+        elif key - rows < extra_rows:
+            made = add_row(
+                extra_slices, extra_columns, extra_values, key - rows, factor, out_keys, out_sums,
+                out_used, made,
+            )  # fmt: skip
+    return made
+
+
+@device
+def coarse_row(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    omega, aggregate, starts, members, c, keys, sums, used, keys2, sums2, used2, width, out_columns,
+    out_values,
+):  # fmt: skip
+    """Write the row of aggregate c, sorted by column; return its length, or -1 or -2 if too long.
+
+    -1: the tables are full; -2: the row has more than `width` entries.
+    """
+    count = 0
+    for t in range(starts[c], starts[c + 1]):
+        count = add_entry(keys, sums, used, count, members[t], 1.0)
+    limit = used.shape[0]
+    second = spread(
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+        omega, keys, sums, used, count, keys2, sums2, used2,
+    )  # fmt: skip
+    clear_entries(keys, used, count)
+    count = spread(
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+        0.0, keys2, sums2, used2, second, keys, sums, used,
+    )  # fmt: skip
+    full = max(second, count) >= limit
+    clear_entries(keys2, used2, second)
+    second = spread(
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+        omega, keys, sums, used, count, keys2, sums2, used2,
+    )  # fmt: skip
+    clear_entries(keys, used, count)
+    full = full or second >= limit
+    count, magnitude = 0, 0.0
+    for t in range(second):
+        a = aggregate[keys2[used2[t]]]
+        if a >= 0:
+            value = sums2[used2[t]]
+            count = add_entry(keys, sums, used, count, a, value)
+            magnitude += abs(value)
+    clear_entries(keys2, used2, second)
+    if full or count > width:
+        clear_entries(keys, used, count)
+        return -1 if full else -2
+    # A row that cancels to rounding belongs to a closed pocket: nothing is left to solve there.
+    made = 0
+    for t in range(count):
+        column, value = keys[used[t]], sums[used[t]]
+        if abs(value) > 1e-7 * magnitude:
+            place = made
+            while place > 0 and out_columns[c * width + place - 1] > column:
+                out_columns[c * width + place] = out_columns[c * width + place - 1]
+                out_values[c * width + place] = out_values[c * width + place - 1]
+                place -= 1
+            out_columns[c * width + place] = column
+            out_values[c * width + place] = value
+            made += 1
+    clear_entries(keys, used, count)
+    return made
+
+
+@parallel_kernel
+def coarse_rows(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    omega, aggregate, starts, members, capacity, width, lengths, out_columns, out_values,
+):  # fmt: skip
+    """Compute all rows of the coarse matrix into tables of `width` entries a row.
+
+    Args:
+        slices, columns, values: The fine matrix; the extra ones hold rows of ghosts, numbered from
+            `rows` on.
+        inverse_diagonal: float32, of own rows and of ghosts that have an extra row.
+        aggregate: int32, of own rows and all ghosts; -1 for none; own aggregates come first.
+        starts, members: Own rows of each own aggregate.
+        capacity: Power of two, places in a hash table.
+        lengths: int32 [aggregates], out; negative where capacity (-1) or width (-2) was too small.
+        out_columns, out_values: [aggregates * width], out.
+    """
+    count = lengths.shape[0]
+    for block in prange((count + 255) // 256):
+        keys = np.full(capacity, -1, dtype=np.int32)
+        keys2 = np.full(capacity, -1, dtype=np.int32)
+        sums = np.empty(capacity, dtype=np.float64)
+        sums2 = np.empty(capacity, dtype=np.float64)
+        used = np.empty(capacity * 3 // 4, dtype=np.int32)
+        used2 = np.empty(capacity * 3 // 4, dtype=np.int32)
+        for c in range(256 * block, min(256 * block + 256, count)):
+            lengths[c] = coarse_row(
+                slices, columns, values, extra_slices, extra_columns, extra_values, rows,
+                inverse_diagonal, omega, aggregate, starts, members, c, keys, sums, used, keys2,
+                sums2, used2, width, out_columns, out_values,
+            )  # fmt: skip
+
+
+@parallel_kernel
+def compact_rows(lengths, width, table_columns, table_values, slices, columns, values):
+    """Copy rows of at most `width` entries into slices of eight rows."""
+    rows = lengths.shape[0]
+    for s in prange(slices.shape[0] - 1):
+        for e in range(slices[s], slices[s + 1]):
+            lane, t = (e - slices[s]) & 7, (e - slices[s]) >> 3
+            i = 8 * s + lane
+            if i < rows and t < lengths[i]:
+                columns[e] = table_columns[i * width + t]
+                values[e] = table_values[i * width + t]
+            else:
+                columns[e] = min(i, rows - 1)
+                values[e] = 0.0

@@ -1,0 +1,261 @@
+"""The full viscous stress on a staggered grid, as one symmetric system for all faces.
+
+The velocity after a step of implicit viscosity minimises (Batty & Bridson 2008)
+
+    sum_faces 1/2 rho (u - u*)^2 + dt mu [ sum_cells c (d_a u_a)^2
+                                           + sum_edges e/2 (d_b u_a + d_a u_b)^2 ]
+
+so with K = dt mu / (rho h^2) the row of face u_a is
+
+    u_a + 2 K c (differences along a) + K e (differences along b, and those of u_b along a) = u*_a
+
+c is 1 in cells that are not solid; e is the part of an edge's four cells that is not solid. On a
+no-slip side of the box the tangential velocity beyond it is mirrored, 2 U - u, so that the side
+itself moves with U; there e is 1/2, which makes its drag exactly mu (U - u) / (h/2). A slip side, a
+slip solid and the border to ambient air have e = 0: no shear. Solids' velocities are known.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.mac_grid import SIDE_OPEN, SIDE_SLIP, SOLID
+
+MISSING = 3  # nothing is stored there, or it lies beyond an open side
+BEYOND = 4  # plus a side of the box: beyond a wall or an inflow
+
+
+@device
+def voxel_at(neighbours, b, r, i, j, k):
+    """(Bucket or negative code, i, j, k) of a voxel at most one Bucket away."""
+    way = 13
+    if i < 0:
+        way -= 9
+        i += r
+    elif i >= r:
+        way += 9
+        i -= r
+    if j < 0:
+        way -= 3
+        j += r
+    elif j >= r:
+        way += 3
+        j -= r
+    if k < 0:
+        way -= 1
+        k += r
+    elif k >= r:
+        way += 1
+        k -= r
+    return (b if way == 13 else neighbours[b, way]), i, j, k
+
+
+@device
+def cell_code(kind, coords, neighbours, lower, upper, sides, b, i, j, k):
+    """Kind of a voxel at most one Bucket away, MISSING, or BEYOND plus a side of the box."""
+    r = kind.shape[2]
+    place = (i, j, k)
+    for a in range(3):
+        centre = coords[b, a] * r + place[a] + 0.5
+        if centre < lower[a]:
+            return MISSING if sides[2 * a] == SIDE_OPEN else BEYOND + 2 * a
+        if centre > upper[a]:
+            return MISSING if sides[2 * a + 1] == SIDE_OPEN else BEYOND + 2 * a + 1
+    other, ni, nj, nk = voxel_at(neighbours, b, r, i, j, k)
+    if other < 0:
+        return MISSING
+    return np.int64(kind[other, 0, ni, nj, nk])
+
+
+@device
+def moved(i, j, k, axis, step):
+    """Place one step along an axis."""
+    return (
+        i + (step if axis == 0 else 0),
+        j + (step if axis == 1 else 0),
+        k + (step if axis == 2 else 0),
+    )
+
+
+@device
+def edge_weight(kind, coords, neighbours, lower, upper, sides, solid_slips, b, a, c, i, j, k):
+    """(e, side or -1) of the edge at the lower corner of a voxel along a and c.
+
+    The side is that of a no-slip wall or inflow which the edge lies on.
+    """
+    inside = 0
+    side = -1
+    for step_a in range(-1, 1):
+        for step_c in range(-1, 1):
+            x, y, z = moved(i, j, k, a, step_a)
+            x, y, z = moved(x, y, z, c, step_c)
+            code = cell_code(kind, coords, neighbours, lower, upper, sides, b, x, y, z)
+            if code == MISSING:
+                return 0.0, -1
+            if code >= BEYOND:
+                side = code - BEYOND
+                if sides[side] == SIDE_SLIP:
+                    return 0.0, -1
+            elif code == SOLID:
+                if solid_slips == 1:
+                    return 0.0, -1
+            else:
+                inside += 1
+    return 0.25 * inside, side
+
+
+@device
+def is_unknown(fraction, b, a, i, j, k):
+    """Whether a face is stored and free to move."""
+    return b >= 0 and fraction[b, a, i, j, k] > 0.0
+
+
+@device
+def viscous_row(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, b, a, i, j, k, columns, data, first, write,
+):  # fmt: skip
+    """Return (entries, right-hand side) of a face's row, and write the row if `write` is 1."""
+    r = kind.shape[2]
+    row = (((b * 3 + a) * r + i) * r + j) * r + k
+    diagonal = 1.0
+    rhs = np.float64(velocity[b, a, i, j, k])
+    at = first + 1
+    # normal stress in the two cells along a
+    for side in range(2):
+        ci, cj, ck = moved(i, j, k, a, side - 1)
+        code = cell_code(kind, coords, neighbours, lower, upper, sides, b, ci, cj, ck)
+        if code == SOLID or code >= MISSING:
+            continue
+        fi, fj, fk = moved(i, j, k, a, 2 * side - 1)
+        other, ni, nj, nk = voxel_at(neighbours, b, r, fi, fj, fk)
+        weight = 2.0 * kappa
+        if is_unknown(fraction, other, a, ni, nj, nk):
+            if write == 1:
+                columns[at] = (((other * 3 + a) * r + ni) * r + nj) * r + nk
+                data[at] = -weight
+            at += 1
+        elif other >= 0:
+            rhs += weight * velocity[other, a, ni, nj, nk]
+        else:
+            outer = 2 * a + side
+            if sides[outer] == SIDE_OPEN or other == -1:
+                continue
+            rhs += weight * side_velocity[outer, a]
+        diagonal += weight
+    # shear on the four edges
+    for c in range(3):
+        if c == a:
+            continue
+        for side in range(2):
+            ei, ej, ek = moved(i, j, k, c, side)
+            e, wall = edge_weight(
+                kind, coords, neighbours, lower, upper, sides, solid_slips, b, a, c, ei, ej, ek
+            )
+            if e == 0.0:
+                continue
+            weight = kappa * e
+            fi, fj, fk = moved(i, j, k, c, 2 * side - 1)
+            if wall >= 0:
+                if wall // 2 == c:  # mirrored; the wall's own normal velocity has no gradient
+                    diagonal += 4.0 * weight
+                    rhs += 4.0 * weight * side_velocity[wall, a]
+                continue
+            other, ni, nj, nk = voxel_at(neighbours, b, r, fi, fj, fk)
+            diagonal += weight
+            if is_unknown(fraction, other, a, ni, nj, nk):
+                if write == 1:
+                    columns[at] = (((other * 3 + a) * r + ni) * r + nj) * r + nk
+                    data[at] = -weight
+                at += 1
+            else:
+                rhs += weight * velocity[other, a, ni, nj, nk]
+            sign = 1.0 if side == 0 else -1.0
+            for back in range(2):
+                gi, gj, gk = moved(ei, ej, ek, a, -back)
+                other, ni, nj, nk = voxel_at(neighbours, b, r, gi, gj, gk)
+                term = sign * weight if back == 0 else -sign * weight
+                if is_unknown(fraction, other, c, ni, nj, nk):
+                    if write == 1:
+                        columns[at] = (((other * 3 + c) * r + ni) * r + nj) * r + nk
+                        data[at] = term
+                    at += 1
+                else:
+                    rhs -= term * velocity[other, c, ni, nj, nk]
+    if write == 1:
+        columns[first] = row
+        data[first] = diagonal
+    return at - first, rhs
+
+
+@parallel_kernel
+def viscous_rows(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, counts, rhs,
+):  # fmt: skip
+    """Count entries [local * 3 r^3] and fill right-hand sides of all rows; known faces have none."""
+    for b in prange(neighbours.shape[0]):
+        rows_of_bucket(
+            velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
+            solid_slips, kappa, b, counts, rhs,
+        )  # fmt: skip
+
+
+@device
+def rows_of_bucket(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, b, counts, rhs,
+):  # fmt: skip
+    """Do one Bucket."""
+    r = kind.shape[2]
+    nothing = counts[:0]
+    no_data = rhs[:0]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    row = (((b * 3 + a) * r + i) * r + j) * r + k
+                    if is_unknown(fraction, b, a, i, j, k):
+                        entries, value = viscous_row(
+                            velocity, fraction, kind, coords, neighbours, lower, upper, sides,
+                            side_velocity, solid_slips, kappa, b, a, i, j, k, nothing, no_data, 0, 0,
+                        )  # fmt: skip
+                        counts[row] = entries
+                        rhs[row] = value
+                    else:
+                        counts[row] = 0
+                        rhs[row] = 0.0
+
+
+@parallel_kernel
+def fill_viscous_matrix(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, starts, columns, data,
+):  # fmt: skip
+    """Fill the rows, the diagonal first; columns count faces of local, then ghost Buckets."""
+    for b in prange(neighbours.shape[0]):
+        fill_bucket_rows(
+            velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
+            solid_slips, kappa, b, starts, columns, data,
+        )  # fmt: skip
+
+
+@device
+def fill_bucket_rows(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, b, starts, columns, data,
+):  # fmt: skip
+    """Do one Bucket."""
+    r = kind.shape[2]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    row = (((b * 3 + a) * r + i) * r + j) * r + k
+                    if starts[row + 1] > starts[row]:
+                        viscous_row(
+                            velocity, fraction, kind, coords, neighbours, lower, upper, sides,
+                            side_velocity, solid_slips, kappa, b, a, i, j, k, columns, data,
+                            starts[row], 1,
+                        )  # fmt: skip

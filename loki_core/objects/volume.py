@@ -1,0 +1,652 @@
+"""Volume Object: a gas on a sparse staggered grid. Wind, smoke, anything that flows.
+
+    du/dt + (u . grad) u = -grad p / rho + div(viscous stress) / rho + f / m,     div u = d
+    dc/dt + (u . grad) c = sources                     for every material channel c
+
+A substep splits the operators (Stam 1999): velocities carry themselves along, Forces bring them to
+u*, the Viscosity and the Pressure Material correct u*, and the material channels follow the result.
+So what is written at the end of a frame is free of divergence. With `reflection` the velocity is
+carried along in two halves with a projection between them, after which it is reflected about the
+divergence-free field (Zehnder, Narain & Thomaszewski 2018).
+
+The mass of the gas is the same everywhere (`density`); what makes it rise or fall is a Buoyancy
+Force. Pressure is measured against the ambient air's own: a uniform gravity is balanced by the
+ambient hydrostatic pressure, so it moves the gas only where it is heavier or lighter than that air.
+
+Buckets are made around emission, around other Objects, and in `padding` layers around whatever
+differs from the ambient air; those that hold nothing are dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
+from loki_core.data.voxels import Voxels
+from loki_core.errors import InputError, SetupError
+from loki_core.kernels.mac_grid import (
+    apply_forces,
+    bucket_deviation,
+    classify_box,
+    largest_components,
+    let_ambient_faces_flow,
+    mobility_of_drag,
+    reset_cells,
+    set_wall_faces,
+)
+from loki_core.objects.object import Object, Scope
+from loki_core.objects.surroundings import (
+    INFLOW,
+    NO_SLIP,
+    OPEN,
+    PERIODIC,
+    SLIP,
+    Surroundings,
+)
+from loki_core.objects.volume_input import sample_into
+from loki_core.objects.volume_topology import around_box, padded, whole_box
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
+LIMITERS = ("none", "clamp", "revert")
+#: Channels that the Object makes itself and that nobody may carry along as a material.
+OWN_CHANNELS = (
+    "velocity",
+    "pressure",
+    "open_fraction",
+    "solid_velocity",
+    "kind",
+    "force",
+    "drag",
+    "start_velocity",
+    "divergence",
+    "compliance",
+)
+
+
+class VolumeObject(Behavior, kind="object"):
+    """Simulate a gas: wind, smoke, any channels that it carries."""
+
+    voxel_size: float = parameter(
+        0.05, unit="m", minimum=1.0e-6, doc="Edge of a voxel; a Bucket is eight of them."
+    )
+    input: str | None = parameter(
+        None, kind="stream", doc="Voxel stream with the fields that are there from the start."
+    )
+    region: str = parameter(
+        "sparse",
+        choices=("sparse", "box"),
+        doc="Buckets only where something is, or in the whole domain box.",
+    )
+    around: str | None = parameter(
+        None, doc="Input stream or Object that Buckets are always kept around."
+    )
+    padding: int = parameter(
+        2, minimum=1, maximum=64, doc="Layers of Buckets around what is to be simulated."
+    )
+    channels: tuple[str, ...] = parameter(
+        ("density", "temperature"),
+        doc='Materials that the gas carries, as "name" or "name:background".',
+    )
+    density: float = parameter(
+        1.204, unit="kg/m^3", minimum=1.0e-9, doc="Mass of the gas in a volume; air at 20 degC."
+    )
+    ambient_density: float | None = parameter(
+        None, unit="kg/m^3", minimum=0.0, doc="Of the air around; none is as heavy as the gas."
+    )
+    ambient_temperature: float = parameter(
+        293.15, unit="K", minimum=1.0e-3, doc="Temperature of the air around."
+    )
+    ambient_velocity: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0), unit="m/s", doc="Velocity of the air in which new Buckets appear."
+    )
+    velocity_scheme: str = parameter(
+        "maccormack", choices=SCHEMES, doc="How the velocity is carried along."
+    )
+    velocity_limiter: str = parameter(
+        "revert", choices=LIMITERS, doc="What keeps the velocity within what was there."
+    )
+    channel_scheme: str = parameter(
+        "cubic", choices=SCHEMES, doc="How the materials are carried along."
+    )
+    channel_limiter: str = parameter(
+        "clamp", choices=LIMITERS, doc="What keeps materials within what was there."
+    )
+    reflection: bool = parameter(
+        False, doc="Carry the velocity in two halves about a reflection: keeps its energy."
+    )
+    activity: float = parameter(
+        1.0e-4,
+        minimum=0.0,
+        doc="Buckets whose materials differ from the background by less hold nothing.",
+    )
+
+    def validate(self, place: str) -> None:
+        """Check the form of `channels`."""
+        for text in self.channels:
+            name, _, background = text.partition(":")
+            if not name.isidentifier() or name in OWN_CHANNELS:
+                raise SetupError(f'{place}.channels: "{name}" cannot be the name of a material')
+            try:
+                good = background == "" or np.isfinite(float(background))
+            except ValueError:
+                good = False
+            if not good:
+                raise SetupError(f'{place}.channels: "{text}" is not "name" or "name:number"')
+
+    def voxel_size_hint(self) -> float | None:
+        """Buckets suit the voxels."""
+        return float(self.voxel_size)
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object."""
+        return [Volume(self, scope)]
+
+
+class Volume(Object):
+    """The gas of one Volume Object.
+
+    Attributes:
+        volume: Its channels; `data["volume"]`.
+        colliders: Fields of solids in the gas; Colliders add themselves.
+        boundaries: Actions that say what a side of the box does; they add themselves.
+        emissions: Actions that want Buckets around their source; they add themselves.
+        uniform_forces: Functions that give an acceleration of everything [m/s^2].
+        projector: The Pressure Material's Action, or None.
+        viscous: Whether a Viscosity Material acts, so that walls hold the gas.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.resolution = self._resolution()
+        self.voxel_size = self.scope.domain.bucket_size / self.resolution
+        self.volume = DiscreteVolume(
+            self.scope.domain, name=self.path, dtype=self.scope.dtype
+        )
+        self._add("velocity", components=3, background=self.behavior.ambient_velocity)
+        self._add("open_fraction", components=3, derived=True)
+        self._add("pressure")
+        self._add("kind", dtype=np.uint8, derived=True)
+        for text in self.behavior.channels:
+            name, _, background = text.partition(":")
+            default = self.behavior.ambient_temperature if name == "temperature" else 0.0
+            self._add(name, background=float(background) if background else default)
+        self.colliders: list[Any] = []
+        self.boundaries: list[Any] = []
+        self.emissions: list[Any] = []
+        self.uniform_forces: list[Any] = []
+        self.projector: Any = None
+        self.viscous = False
+        #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.
+        self.geometry_version = 0
+        self._geometry: Any = None
+
+    def _resolution(self) -> int:
+        domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
+        count = domain.bucket_size / wanted
+        resolution = min(RESOLUTIONS, key=lambda r: abs(r / count - 1.0))
+        if abs(resolution / count - 1.0) > 1e-6:
+            sizes = ", ".join(f"{domain.bucket_size / r:.9g} m" for r in RESOLUTIONS)
+            raise SetupError(
+                f"{self.path}.voxel_size = {wanted:.9g} m does not divide the Bucket of "
+                f"{domain.bucket_size:.9g} m; allowed: {sizes}"
+            )
+        return resolution
+
+    def _add(
+        self,
+        name: str,
+        *,
+        components: int = 1,
+        dtype: Any = None,
+        background: float | Sequence[float] = 0.0,
+        derived: bool = False,
+    ) -> None:
+        self.volume.add_channel(
+            name,
+            dtype,
+            components=components,
+            resolution=self.resolution,
+            location="face" if components == 3 else "cell",
+            background=background,
+            derived=derived,
+        )
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"volume": self.volume}
+
+    @property
+    def materials(self) -> tuple[str, ...]:
+        """Channels that the gas carries along."""
+        return tuple(
+            name
+            for name, channel in self.volume.channels.items()
+            if name not in OWN_CHANNELS and channel.location == "cell" and channel.dtype.kind == "f"
+        )
+
+    def add_material(self, name: str, background: float = 0.0) -> None:
+        """Carry one more channel along."""
+        if name in OWN_CHANNELS:
+            raise SetupError(f'{self.path}: "{name}" cannot be the name of a material')
+        if name not in self.volume.channels:
+            self._add(name, background=background)
+
+    def need_force(self) -> None:
+        """Make room for forces on faces [N]; Forces call it."""
+        if "force" not in self.volume.channels:
+            self._add("force", components=3, derived=True)
+
+    def need_drag(self) -> None:
+        """Make room for derivatives -df/du of forces on faces [kg/s]; implicit Forces call it."""
+        self.need_force()
+        if "drag" not in self.volume.channels:
+            self._add("drag", components=3, derived=True)
+
+    def need_jacobian(self) -> None:
+        """Make room for what implicit Forces bring: on a volume their drag."""
+        self.need_drag()
+
+    def need_divergence(self) -> None:
+        """Make room for sources of volume [1/s]."""
+        if "divergence" not in self.volume.channels:
+            self._add("divergence", derived=True)
+
+    def need_solids(self) -> None:
+        """Make room for the velocity of solids on faces [m/s]."""
+        if "solid_velocity" not in self.volume.channels:
+            self._add("solid_velocity", components=3, derived=True)
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether several Newton iterations start from one velocity."""
+        return self.scope.settings.newton_iterations > 1
+
+    @property
+    def face_mass(self) -> float:
+        """Mass of the gas around a face [kg]."""
+        return float(self.settings.density) * self.voxel_size**3
+
+    # -- start -----------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Make the first Buckets and sample the input's fields."""
+        if self.keeps_start:
+            self._add("start_velocity", components=3, derived=True)
+        stream = None
+        if self.behavior.input is not None:
+            stream = self.scope.inputs[self.behavior.input]
+            label = f'{self.path}: input "{self.behavior.input}"'
+            if not isinstance(stream, Voxels):
+                raise InputError(f"{label} is a {type(stream).__name__}; voxels are expected")
+            for name, channel in stream.channels.items():
+                if name not in OWN_CHANNELS and channel.components == 1:
+                    self.add_material(name, float(channel.background))
+        self.volume.set_buckets(self._wanted(stream))
+        if stream is not None:
+            for name in stream.channels:
+                if name == "velocity" or name in self.materials:
+                    sample_into(self.volume, name, stream, label=label)
+
+    def _wanted(self, stream: Voxels | None = None) -> NDArray[np.int32]:
+        """Buckets that the volume should track now; any rank may name any."""
+        domain = self.scope.domain
+        if self.behavior.region == "box":
+            return whole_box(domain, self.path)
+        parts = [self._occupied(), *self._around()]
+        parts += [emission.wanted_buckets() for emission in self.emissions]
+        if stream is not None:
+            edge = stream.voxel_size * stream.block_resolution
+            corners = stream.origin + stream.coords * edge
+            parts += [around_box(domain, c, c + 0.999999 * edge, self.path) for c in corners]
+        return padded(domain, np.concatenate(parts), int(self.settings.padding))
+
+    def _occupied(self) -> NDArray[np.int32]:
+        buckets = self.volume.buckets
+        deviation = np.zeros(buckets.local_count)
+        for name in self.materials:
+            background = self.volume.channel(name).background[0]
+            bucket_deviation(self.volume.local(name), background, deviation)
+        return buckets.local_coords[deviation > float(self.settings.activity)]
+
+    def _around(self) -> list[NDArray[np.int32]]:
+        name = self.behavior.around
+        if name is None:
+            return []
+        if name in self.scope.inputs:
+            lower, upper = self.scope.inputs[name].bounds()
+            return [around_box(self.scope.domain, lower, upper, self.path)]
+        found = self.scope.others.get(name)
+        if found is None:
+            raise SetupError(
+                f'{self.path}.around = "{name}" is neither an input stream nor an Object'
+            )
+        return [holder.buckets.local_coords for holder in found.data.values()]
+
+    # -- Buckets and boundaries ------------------------------------------------------------
+
+    @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
+    def adapt(self, access: Access, step: Step) -> None:
+        """Create Buckets where they are needed and drop those that hold nothing."""
+        if self.behavior.region == "sparse":
+            self.volume.set_buckets(self._wanted())
+
+    @task(
+        Stage.UPDATE_BOUNDARIES,
+        writes=("volume.kind", "volume.open_fraction", "volume.velocity"),
+    )
+    def update_boundaries(self, access: Access, step: Step) -> None:
+        """Find what is fluid, solid or ambient, and how open every face is."""
+        surroundings = self.surroundings()
+        state = (
+            self.volume.layout_version,
+            surroundings.kinds,
+            tuple(collider.version for collider in self.colliders),
+        )
+        if state != self._geometry:
+            self._geometry = state
+            self.geometry_version += 1
+            self._classify(surroundings)
+        self._hold_walls(surroundings, self.volume.local("velocity"))
+
+    def _classify(self, surroundings: Surroundings) -> None:
+        volume, buckets = self.volume, self.volume.buckets
+        classify_box(
+            buckets.local_coords,
+            buckets.neighbours,
+            surroundings.lower,
+            surroundings.upper,
+            surroundings.kinds,
+            volume.local("kind"),
+            volume.local("open_fraction"),
+        )
+        volume.mark_written("kind")
+        volume.mark_written("open_fraction")
+        if self.colliders:
+            from loki_core.objects.collider import add_solids
+
+            add_solids(volume, self.colliders)
+            self._hold_walls(surroundings, volume.local("solid_velocity"))
+            volume.mark_written("solid_velocity")
+            volume.mark_written("kind")
+            volume.mark_written("open_fraction")
+
+    def _hold_walls(self, surroundings: Surroundings, faces: Array) -> None:
+        set_wall_faces(
+            self.volume.buckets.local_coords,
+            surroundings.lower,
+            surroundings.upper,
+            surroundings.kinds,
+            surroundings.velocity,
+            self.volume.local("open_fraction"),
+            faces,
+        )
+
+    def surroundings(self) -> Surroundings:
+        """What lies beyond the sides of the domain box, now."""
+        domain = self.scope.domain
+        wall = NO_SLIP if self.viscous else SLIP
+        kinds = {"open": OPEN, "wall": wall, "periodic": PERIODIC, "inflow": INFLOW}
+        codes = np.array([kinds[side.kind] for side in domain.boundaries], np.int64)
+        velocity = np.array([side.velocity for side in domain.boundaries], np.float64)
+        values: dict[str, list[float]] = {
+            name: [self.volume.channel(name).background[0]] * 6 for name in self.materials
+        }
+        for boundary in self.boundaries:
+            boundary.apply(codes, velocity, values)
+        periodic = np.array(domain.periodic)
+        return Surroundings(
+            lower=np.where(periodic, -np.inf, domain.relative_lower / self.voxel_size),
+            upper=np.where(periodic, np.inf, domain.relative_upper / self.voxel_size),
+            kinds=codes,
+            velocity=velocity,
+            inflow=values,
+            ambient_velocity=self.settings.ambient_velocity,
+        )
+
+    # -- the step --------------------------------------------------------------------------
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Complete the Tasks' declarations with the channels that this volume has."""
+        has = self.volume.channels
+        extra: dict[str, tuple[str, ...]] = {
+            "update_boundaries": ("solid_velocity",),
+            "advect_momentum": ("start_velocity",),
+            "reset_forces": ("force", "drag"),
+            "advect_channels": self.materials,
+        }
+        writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)
+        reads: tuple[str, ...] = ()
+        if name == "apply":
+            wanted = ("force", "drag", "start_velocity")
+            reads = tuple(f"volume.{c}" for c in wanted if c in has)
+        return stage, replace(
+            declaration,
+            reads=(*declaration.reads, *reads),
+            writes=(*declaration.writes, *writes),
+        )
+
+    @task(
+        Stage.ADVECT_MOMENTUM,
+        reads=("volume.kind", "volume.open_fraction"),
+        writes=("volume.velocity",),
+        halo=1,
+    )
+    def advect_momentum(self, access: Access, step: Step) -> None:
+        """Carry the velocity along itself."""
+        from loki_core.objects.advection import advect
+
+        settings, volume = self.settings, self.volume
+        surroundings = self.surroundings()
+        self.extend_into_solids(["velocity"])
+        carry = {
+            "scheme": settings.velocity_scheme,
+            "limiter": settings.velocity_limiter,
+            "surroundings": surroundings,
+        }
+        if settings.reflection and self.projector is not None:
+            half = 0.5 * step.dt
+            advect(volume, ("velocity",), velocity="velocity", dt=half, **carry)
+            self._restore_known_faces(surroundings)
+            advected = volume.local("velocity").copy()
+            self.projector.project(half)
+            projected = volume.local("velocity").copy()
+            # Reflected about the divergence-free field, in which it is carried on.
+            volume.add_channel(
+                "advecting", components=3, resolution=self.resolution, location="face"
+            )
+            volume.local("advecting")[:] = projected
+            volume.local("velocity")[:] = 2 * projected - advected
+            self.extend_into_solids(["velocity", "advecting"])
+            advect(volume, ("velocity",), velocity="advecting", dt=half, **carry)
+            del volume.channels["advecting"]
+        else:
+            advect(volume, ("velocity",), velocity="velocity", dt=step.dt, **carry)
+        self._restore_known_faces(surroundings)
+        if self.keeps_start:
+            volume.local("start_velocity")[:] = volume.local("velocity")
+
+    def _restore_known_faces(self, surroundings: Surroundings) -> None:
+        """Give faces of walls and solids their own velocity again."""
+        volume = self.volume
+        velocity = volume.local("velocity")
+        if self.colliders:
+            closed = volume.local("open_fraction") == 0.0
+            velocity[closed] = volume.local("solid_velocity")[closed]
+        self._hold_walls(surroundings, velocity)
+        let_ambient_faces_flow(volume.with_ghosts("kind"), volume.buckets.neighbours, velocity)
+        volume.mark_written("velocity")
+
+    def extend_into_solids(self, names: Sequence[str]) -> None:
+        """Fill solid cells and faces near the gas with what the gas has there."""
+        if self.colliders:
+            from loki_core.objects.extension import extend
+
+            extend(self.volume, names, layers=3)
+
+    @task(Stage.RESET_FORCES)
+    def reset_forces(self, access: Access, step: Step) -> None:
+        """Clear what Forces add to."""
+        for name in access.declaration.writes:
+            access[name][:] = 0.0
+
+    @task(Stage.APPLY_FLUID_FORCES, reads=("volume.open_fraction",), writes=("volume.velocity",))
+    def apply(self, access: Access, step: Step) -> None:
+        """Bring the velocity to u*, implicit in drag."""
+        velocity = access["volume.velocity"]
+        has = {name: int(name in self.volume.channels) for name in ("force", "drag")}
+        uniform = self.uniform_acceleration()
+        start = access["volume.start_velocity"] if self.keeps_start else velocity
+        if not has["force"] and not np.any(uniform) and not self.keeps_start:
+            return
+        apply_forces(
+            access["volume.force"] if has["force"] else velocity[:1],
+            access["volume.drag"] if has["drag"] else velocity[:1],
+            has["force"],
+            has["drag"],
+            start,
+            self.face_mass,
+            step.dt,
+            uniform,
+            access["volume.open_fraction"],
+            velocity,
+        )
+
+    def uniform_acceleration(self) -> NDArray[np.float64]:
+        """What uniform forces do beyond the ambient air's hydrostatic pressure [m/s^2]."""
+        total = np.zeros(3)
+        for acceleration in self.uniform_forces:
+            total += acceleration()
+        ambient, density = self.settings.ambient_density, float(self.settings.density)
+        return total * (1.0 - (density if ambient is None else float(ambient)) / density)
+
+    def mobility(self, dt: float) -> Array | None:
+        """What a pressure gradient moves of each face; None where there is no drag."""
+        if "drag" not in self.volume.channels:
+            return None
+        drag = self.volume.local("drag")
+        mobility = np.empty_like(drag)
+        mobility_of_drag(drag.reshape(-1), self.face_mass, dt, mobility.reshape(-1))
+        return mobility
+
+    @task(Stage.ADVECT_VOLUMES, reads=("volume.velocity", "volume.kind"), halo=1)
+    def advect_channels(self, access: Access, step: Step) -> None:
+        """Carry the materials along."""
+        from loki_core.objects.advection import advect
+
+        names, volume, settings = self.materials, self.volume, self.settings
+        if not names:
+            return
+        self.extend_into_solids(names)
+        advect(
+            volume,
+            names,
+            velocity="velocity",
+            dt=step.dt,
+            scheme=settings.channel_scheme,
+            limiter=settings.channel_limiter,
+            surroundings=self.surroundings(),
+        )
+        if self.colliders:
+            for name in names:
+                background = np.array(volume.channel(name).background, self.scope.dtype)
+                reset_cells(volume.local("kind"), background, volume.local(name))
+
+    # -- checks and output -----------------------------------------------------------------
+
+    def check_state(self) -> str | None:
+        """First Bucket that is not finite, or faster than is plausible."""
+        buckets = self.volume.buckets
+        speeds = np.empty((buckets.local_count, 3))
+        largest_components(self.volume.local("velocity"), speeds)
+        limit = float(self.scope.settings.maximum_speed)
+        fast = speeds.max(axis=1, initial=0.0)
+        deviation = np.zeros(buckets.local_count)
+        for name in self.materials:
+            bucket_deviation(self.volume.local(name), 0.0, deviation)
+        for what, size, bound in (
+            ("velocity", fast, limit),
+            ("a material", deviation, np.finfo(self.scope.dtype).max),
+        ):
+            bad = ~(size <= bound)
+            if np.any(bad):
+                b = int(np.argmax(bad))
+                corner = buckets.local_coords[b] * self.scope.domain.bucket_size
+                place = (corner + self.scope.domain.origin).tolist()
+                found = f"{size[b]:.3g} m/s" if np.isfinite(size[b]) else "not finite"
+                return f"{what} is {found} in the Bucket at {place} m (at most {bound:.3g})"
+        return None
+
+    def time_step_limit(self) -> float:
+        """Time in which nothing crosses more than `courant_number` voxels."""
+        speeds = np.empty((self.volume.buckets.local_count, 3))
+        largest_components(self.volume.local("velocity"), speeds)
+        speed = float(speeds.max(initial=0.0))
+        if not speed > 0.0:
+            return np.inf
+        return float(self.scope.settings.courant_number) * self.voxel_size / speed
+
+    def count(self) -> int:
+        return self.volume.buckets.local_count * self.resolution**3
+
+    def output(self) -> Voxels:
+        """Velocity, pressure and materials in world space, this rank's Buckets."""
+        return self.voxels(("velocity", "pressure", *self.materials))
+
+    def voxels(self, names: Sequence[str]) -> Voxels:
+        """Channels as a voxel stream in world space, this rank's Buckets."""
+        buckets = self.volume.buckets
+        voxels = Voxels(
+            buckets.local_coords,
+            self.voxel_size,
+            origin=self.scope.domain.origin,
+            block_resolution=self.resolution,
+        )
+        for name in names:
+            channel = self.volume.channel(name)
+            voxels.set_channel(
+                name,
+                self.volume.local(name).copy(),
+                location=channel.location,
+                background=channel.background[0],
+            )
+        return voxels
+
+    def read(self, channel: str) -> tuple[NDArray[np.int64], Array]:
+        """Places on the curve and values [buckets, c, r, r, r] of this rank's Buckets."""
+        buckets = self.volume.buckets
+        ids = np.arange(buckets.first, buckets.first + buckets.local_count, dtype=np.int64)
+        return ids, self.volume.local(channel)
+
+    def write(self, channel: str, values: Array) -> None:
+        """Set a channel of all Buckets, in curve order."""
+        buckets = self.volume.buckets
+        values = np.asarray(values)
+        expected = (len(buckets.all_keys), *self.volume.channel(channel).values.shape[1:])
+        if values.shape != expected:
+            raise InputError(
+                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
+            )
+        mine = slice(buckets.first, buckets.first + buckets.local_count)
+        self.volume.local(channel)[:] = values[mine]
+        self.volume.mark_written(channel)
+
+    def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
+        """Nothing is painted on voxels: masks are streams."""
+        return ()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Forget what was derived from the Buckets; it is found again."""
+        self._geometry = None

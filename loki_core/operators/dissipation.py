@@ -1,0 +1,114 @@
+"""Dissipation Operator: channels of a volume fade towards their background.
+
+    dc/dt = -w rate (c - c0),     c(t + dt) = c0 + (c(t) - c0) exp(-w rate dt)
+
+Exact for any dt. c0 is the channel's background: no smoke, the ambient temperature, rest. Smoke that
+fades is an artist's control (matter is lost); a temperature that fades is Newton's law of cooling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, Declaration
+from loki_core.errors import SetupError, did_you_mean
+from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.operators.guide import StreamOnVoxels
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+#: Channels of a volume that are its own bookkeeping.
+KEPT = ("kind", "open_fraction", "solid_velocity", "force", "drag", "pressure", "divergence")
+
+
+class DissipationOperator(Behavior, kind="operator"):
+    """Let channels of the volumes in the Group fade away."""
+
+    channels: tuple[str, ...] = parameter(
+        ("density",), doc="Channels that fade towards their background."
+    )
+    rate: float = parameter(
+        0.5, unit="1/s", minimum=0.0, doc="How fast: the difference falls to 1/e in 1 / rate."
+    )
+    mask: str | None = parameter(
+        None, kind="stream", doc="Voxel stream whose scalar channel multiplies the rate."
+    )
+    mask_channel: str = parameter("mask", kind="channel", doc="Scalar channel of the mask stream.")
+
+    def validate(self, place: str) -> None:
+        """Refuse channels that are not the user's to change, or are named twice."""
+        for name in self.channels:
+            if name in KEPT:
+                raise SetupError(f'{place}.channels: "{name}" is the volume\'s own and cannot fade')
+        if len(set(self.channels)) != len(self.channels):
+            raise SetupError(f"{place}.channels names a channel twice: {', '.join(self.channels)}")
+
+
+class DissipationAction(Operator, behavior=DissipationOperator):
+    """Fades the named channels after the volume has moved."""
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self._streams = StreamOnVoxels(type(behavior).__name__)
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Return whether the Object is a volume that flows."""
+        return "volume" in item.data and "velocity" in item.data["volume"].channels
+
+    @task(Stage.SOLVE_SECONDARIES)
+    def fade(self, access: Access, step: Step) -> None:
+        """Move the channels towards their background."""
+        settings = self.settings
+        exponent = settings.rate * step.dt
+        if exponent == 0.0:
+            return
+        volume = access.of("volume")
+        for name in self.behavior.channels:
+            values = access[f"volume.{name}"]
+            weight, step_of_weight = np.ones(1, values.dtype), 0
+            if settings.mask is not None:
+                at_faces = volume.channel(name).location == "face"
+                source = (self.target.scope, settings.mask, settings.mask_channel)
+                sampled = (
+                    self._streams.on_faces(*source, volume=volume)
+                    if at_faces
+                    else self._streams.on_cells(*source, volume=volume, like=name)
+                )
+                weight, step_of_weight = sampled.reshape(-1), 1
+            background = values.dtype.type(volume.channel(name).background)
+            fade_values(float(exponent), weight, step_of_weight, background, values.reshape(-1))
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Declare the named channels, which must be there by now."""
+        present = self.target.data["volume"].channels
+        label = self.path or type(self.behavior).__name__
+        for channel in self.behavior.channels:
+            if channel not in present:
+                raise SetupError(
+                    f'{label}.channels: {self.target.path} has no channel "{channel}"'
+                    f"{did_you_mean(channel, present)}"
+                )
+            if present[channel].dtype.kind != "f":
+                raise SetupError(
+                    f'{label}.channels: "{channel}" of {self.target.path} holds whole numbers, '
+                    "which cannot fade"
+                )
+        # Fading twice is the same in either order, so it accumulates and does not write.
+        faded = tuple(f"volume.{channel}" for channel in self.behavior.channels)
+        return super().declare(name, stage, replace(declaration, accumulates=faded))
+
+
+@parallel_kernel
+def fade_values(exponent, weight, step, background, values):
+    """Multiply the distance of values [n] from their background by exp(-w exponent)."""
+    for i in prange(values.shape[0]):
+        factor = np.exp(-weight[i * step] * exponent)
+        values[i] = background + (values[i] - background) * factor

@@ -1,0 +1,262 @@
+"""Guide Operator: pull a volume's velocity, or one of its channels, towards a given field.
+
+    du/dt = w s / tau (U - u)       velocity: force m w s / tau (U - u) and drag m w s / tau on the
+                                    faces, which u* takes implicitly (paper, 6.2): no dt is too long
+    dc/dt = w s / tau (C - c)       a scalar: c += (1 - exp(-w s dt / tau)) (C - c), exact
+
+U and C are voxel streams, w an optional mask, s the strength. It is an artist's control that knows
+nothing of momentum, so it is off (strength 0) until someone asks for it (paper, 6.4).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, Declaration
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.voxel_field import VoxelField
+from loki_core.data.voxels import Voxels
+from loki_core.errors import InputError, SetupError
+from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+#: Buckets whose positions are held at a time while a stream is sampled.
+BUCKETS_PER_SAMPLE = 256
+
+
+class GuideOperator(Behavior, kind="operator"):
+    """Pull the volumes in the Group towards a given velocity or scalar field."""
+
+    field: str = parameter("guide", kind="stream", doc="Voxel stream to follow.")
+    channel: str = parameter(
+        "velocity", kind="channel", doc="Channel of the stream; a vector if velocity is guided."
+    )
+    guided: str = parameter(
+        "velocity", kind="channel", doc="Channel of the volume that follows: velocity or a scalar."
+    )
+    strength: float = parameter(
+        0.0, minimum=0.0, doc="Factor on the rate; 0 leaves the volume alone."
+    )
+    time_scale: float = parameter(
+        0.1, unit="s", minimum=1e-6, doc="Time in which the difference falls to 1/e at strength 1."
+    )
+    mask: str | None = parameter(
+        None, kind="stream", doc="Voxel stream whose scalar channel multiplies the rate."
+    )
+    mask_channel: str = parameter("mask", kind="channel", doc="Scalar channel of the mask stream.")
+
+
+class GuideAction(Operator, behavior=GuideOperator):
+    """Adds the guiding force and its drag, or relaxes a scalar."""
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self._streams = StreamOnVoxels(type(behavior).__name__)
+        if self.guides_velocity:
+            target.need_force()
+            target.need_drag()
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Return whether the Object is a volume that flows."""
+        return "volume" in item.data and "velocity" in item.data["volume"].channels
+
+    @property
+    def guides_velocity(self) -> bool:
+        """Whether the velocity is guided, and not a scalar channel."""
+        return bool(self.behavior.guided == "velocity")
+
+    @task(Stage.EVALUATE_FLUID_FORCES)
+    def guide(self, access: Access, step: Step) -> None:
+        """Pull the guided channel towards the stream."""
+        settings = self.settings
+        rate = settings.strength / settings.time_scale
+        if rate == 0.0:
+            return
+        volume = access.of("volume")
+        if self.guides_velocity:
+            self._guide_velocity(access, volume, rate)
+        else:
+            self._guide_scalar(access, volume, rate * step.dt)
+
+    def _guide_velocity(self, access: Access, volume: DiscreteVolume, rate: float) -> None:
+        settings, velocity = self.settings, access["volume.velocity"]
+        kind = velocity.dtype.type
+        wanted = self._streams.on_faces(
+            self.target.scope, settings.field, settings.channel, volume=volume, components=3
+        )
+        weight, step = np.ones(1, velocity.dtype), 0
+        if settings.mask is not None:
+            sampled = self._streams.on_faces(
+                self.target.scope, settings.mask, settings.mask_channel, volume=volume
+            )
+            weight, step = sampled.reshape(-1), 1
+        mass = float(self.target.settings.density) * volume.voxel_size("velocity") ** 3
+        accumulate_guide(
+            velocity.reshape(-1),
+            wanted.reshape(-1),
+            kind(mass * rate),
+            weight,
+            step,
+            access["volume.force"].reshape(-1),
+            access["volume.drag"].reshape(-1),
+        )
+
+    def _guide_scalar(self, access: Access, volume: DiscreteVolume, exponent: float) -> None:
+        settings, name = self.settings, self.behavior.guided
+        values = access[f"volume.{name}"]
+        wanted = self._streams.on_cells(
+            self.target.scope, settings.field, settings.channel, volume=volume, like=name
+        )
+        weight, step = np.ones(1, values.dtype), 0
+        if settings.mask is not None:
+            sampled = self._streams.on_cells(
+                self.target.scope, settings.mask, settings.mask_channel, volume=volume, like=name
+            )
+            weight, step = sampled.reshape(-1), 1
+        relax_towards(wanted.reshape(-1), float(exponent), weight, step, values.reshape(-1))
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Force and drag while forces are evaluated; scalars after the volumes have moved."""
+        if self.guides_velocity:
+            declaration = replace(
+                declaration,
+                reads=("volume.velocity",),
+                accumulates=("volume.force", "volume.drag"),
+            )
+            return super().declare(name, stage, declaration)
+        guided, label = self.behavior.guided, self.path or type(self.behavior).__name__
+        channel = self.target.data["volume"].channel(guided)
+        if channel.location != "cell" or channel.components != 1 or channel.dtype.kind != "f":
+            raise SetupError(
+                f'{label}.guided = "{guided}": that channel of {self.target.path} is neither the '
+                "velocity nor one floating-point number per cell"
+            )
+        # Relaxations of one channel commute to first order in dt, and run in canonical order.
+        declaration = replace(declaration, accumulates=(f"volume.{guided}",))
+        return super().declare(name, Stage.SOLVE_SECONDARIES, declaration)
+
+
+class StreamOnVoxels:
+    """Samples voxel streams where the voxels of a volume are; keeps tables while they last.
+
+    Args:
+        label: Who asks, for messages.
+    """
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._fields: dict[tuple[str, str, int], tuple[Voxels, list[VoxelField]]] = {}
+
+    def on_faces(
+        self,
+        scope: Any,
+        stream: str,
+        channel: str,
+        *,
+        volume: DiscreteVolume,
+        components: int = 1,
+    ) -> Array:
+        """Values on the faces of local Buckets, shape [local, 3, r, r, r], in the volume's type.
+
+        Args:
+            scope: Whose inputs hold the stream.
+            components: 3 takes component a for the faces across axis a; 1 the same scalar for all.
+        """
+        fields = self._of(scope, stream, channel, components)
+        local = volume.local("velocity")
+        sampled = np.empty_like(local)
+        for a in range(3):
+            place = np.full(3, 0.5)
+            place[a] = 0.0
+            field = fields[a % len(fields)]
+            _sample(field, volume, local.shape[2], place, sampled[:, a])
+        return sampled
+
+    def on_cells(
+        self, scope: Any, stream: str, channel: str, *, volume: DiscreteVolume, like: str
+    ) -> Array:
+        """Scalars in the cells of local Buckets, shaped and typed as the channel `like`."""
+        fields = self._of(scope, stream, channel, 1)
+        sampled = np.empty_like(volume.local(like))
+        _sample(fields[0], volume, sampled.shape[2], np.full(3, 0.5), sampled[:, 0])
+        return sampled
+
+    def _of(self, scope: Any, stream: str, channel: str, components: int) -> list[VoxelField]:
+        """One scalar field for each component."""
+        voxels = scope.inputs[stream]
+        key = (stream, channel, components)
+        known = self._fields.get(key)
+        if known is None or known[0] is not voxels:
+            label = f'{self.label} "{stream}"'
+            known = (voxels, _component_fields(voxels, channel, components, label))
+            self._fields[key] = known
+        return known[1]
+
+
+def _component_fields(
+    voxels: Voxels, channel: str, components: int, label: str
+) -> list[VoxelField]:
+    if not isinstance(voxels, Voxels):
+        raise InputError(f"{label} needs a voxel stream, but got {type(voxels).__name__}")
+    found = voxels.channel(channel)
+    if found.components != components:
+        raise InputError(
+            f'{label} needs {components} components in channel "{channel}", '
+            f"found {found.components}"
+        )
+    fields = []
+    for a in range(components):
+        # Component a of a face channel is a cell channel whose lattice lies half a voxel lower.
+        shift = np.zeros(3)
+        shift[a] = -0.5 * voxels.voxel_size if found.location == "face" else 0.0
+        one = Voxels(
+            voxels.coords,
+            voxels.voxel_size,
+            origin=voxels.origin + shift,
+            block_resolution=voxels.block_resolution,
+        )
+        one.set_channel(channel, found.values[:, a : a + 1], background=found.background)
+        fields.append(VoxelField(one, channel, components=1, label=label))
+    return fields
+
+
+def _sample(
+    field: VoxelField, volume: DiscreteVolume, r: int, place: NDArray[np.float64], out: Array
+) -> None:
+    """Fill out [local, r, r, r] at a place [3] inside the voxels, in voxel units."""
+    domain, coords = volume.domain, volume.buckets.local_coords
+    inside = np.stack(np.meshgrid(*[np.arange(r)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
+    inside = (inside + place) * (domain.bucket_size / r)
+    for first in range(0, len(coords), BUCKETS_PER_SAMPLE):
+        some = slice(first, first + BUCKETS_PER_SAMPLE)
+        position = coords[some, None] * domain.bucket_size + inside[None]
+        sampled = field.sample(position.reshape(-1, 3), domain)
+        out[some] = sampled.reshape(-1, r, r, r)
+
+
+@parallel_kernel
+def accumulate_guide(velocity, wanted, coefficient, weight, step, force, drag):
+    """Add m w / tau (U - u) [N] to force and m w / tau [kg/s] to drag, all [n]."""
+    for i in prange(velocity.shape[0]):
+        pull = coefficient * weight[i * step]
+        force[i] += pull * (wanted[i] - velocity[i])
+        drag[i] += pull
+
+
+@parallel_kernel
+def relax_towards(wanted, exponent, weight, step, values):
+    """Move values [n] towards the wanted ones by 1 - exp(-w exponent) of the difference."""
+    for i in prange(values.shape[0]):
+        values[i] -= np.expm1(-weight[i * step] * exponent) * (wanted[i] - values[i])
