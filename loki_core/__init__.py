@@ -13,6 +13,8 @@ Importing this package imports numpy alone and compiles nothing.
 from __future__ import annotations
 
 from loki_core.behavior import Behavior, find_behavior, load_extensions, parameter, registry
+from loki_core.constraints.pressure import PressureMaterial
+from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.data.body import Body
 from loki_core.data.curves import Curves
 from loki_core.data.discrete_volume import DiscreteVolume
@@ -34,15 +36,25 @@ from loki_core.errors import (
     ScheduleError,
     SetupError,
 )
+from loki_core.forces.buoyancy import BuoyancyForce
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force import Force
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
+from loki_core.objects.collider import Collider
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
+from loki_core.objects.volume import VolumeObject
+from loki_core.operators.dissipation import DissipationOperator
+from loki_core.operators.domain_boundary import DomainBoundary
+from loki_core.operators.guide import GuideOperator
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
+from loki_core.operators.turbulence import TurbulenceForce
+from loki_core.operators.volume_emission import VolumeEmission
+from loki_core.operators.volume_expression import VolumeExpression
+from loki_core.operators.vorticity_confinement import VorticityConfinementOperator
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -57,10 +69,14 @@ __all__ = [
     "Behavior",
     "Body",
     "BoundaryCondition",
+    "BuoyancyForce",
     "Cancelled",
+    "Collider",
     "Curves",
     "DiscreteVolume",
+    "DissipationOperator",
     "DivergenceError",
+    "DomainBoundary",
     "ExpressionError",
     "FluidDragForce",
     "Force",
@@ -70,6 +86,7 @@ __all__ = [
     "GravityForce",
     "GridDomain",
     "Group",
+    "GuideOperator",
     "InputError",
     "Keyframes",
     "LokiError",
@@ -79,6 +96,7 @@ __all__ = [
     "ParticleObject",
     "ParticleSystem",
     "Points",
+    "PressureMaterial",
     "ScheduleError",
     "SetupError",
     "Solver",
@@ -87,6 +105,12 @@ __all__ = [
     "Stage",
     "Step",
     "Surface",
+    "TurbulenceForce",
+    "ViscosityMaterial",
+    "VolumeEmission",
+    "VolumeExpression",
+    "VolumeObject",
+    "VorticityConfinementOperator",
     "Voxels",
     "Wireframe",
     "find_behavior",

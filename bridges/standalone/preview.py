@@ -364,6 +364,8 @@ def _draw_unlit(
     options: dict[str, Any] = {"lighting": False, "show_scalar_bar": False}
     if isinstance(stream, Surface | Body):
         drawn = _face_mesh(stream, values)
+        if drawn.n_cells == 0:
+            return
         if is_normal:
             drawn = drawn.compute_normals(cell_normals=False, split_vertices=True)
             shade = np.rint(127.5 + 127.5 * np.asarray(drawn.point_data["Normals"]))

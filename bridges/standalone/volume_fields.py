@@ -163,7 +163,8 @@ def dense_field(stream: Voxels, name: str, seen: NDArray[np.bool_], *, around: f
     if int(np.prod(size.astype(object))) * r**3 > LARGEST:
         raise InputError(
             f'the blocks of channel "{name}" span {(size * stream.block_resolution).tolist()} '
-            f"voxels; a picture can show {LARGEST} of them at one eighth of the resolution"
+            f"voxels, too many for a picture even when {stream.block_resolution // r} of them make "
+            "one along each axis; blocks that hold nothing, or next to nothing, do not count"
         )
     split = np.full((*size.tolist(), r, r, r), around, np.float32)
     i, j, k = (coords - first).T
@@ -248,7 +249,7 @@ def _color_ramp(tint: Floats, density: Floats) -> tuple[Doubles, tuple[float, fl
     shown = tint[density > 0.05 * float(density.max(initial=0.0))]
     low, high = (float(v) for v in np.percentile(shown, (1.0, 99.0))) if shown.size else (0.0, 1.0)
     high = high if high > low else low + max(abs(low), 1.0) * 1e-3
-    place = np.linspace(0.15, 1.0, 256)  # the darkest colours of the map hide the smoke
+    place = np.linspace(0.25, 1.0, 256)  # the darkest colours of the map hide the smoke
     knots = np.linspace(0.0, 1.0, len(INFERNO))
     albedo = [np.interp(place, knots, [c[i] for c in INFERNO]) ** 2.2 for i in range(3)]
     return np.column_stack([*albedo, *np.zeros((3, 256))]), (low, high)

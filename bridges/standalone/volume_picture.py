@@ -128,7 +128,7 @@ def paint_volumes(
         surfaces: Surfaces seen by `view`, twice as many pixels along each edge as the picture has.
         lamp_surfaces: The same surfaces as `lamp_view` sees them, SHADOW_SIZE pixels along an edge.
     """
-    from loki_core.kernels import ray_march
+    from loki_core.kernels import ray_march, ray_surfaces
 
     width, height = size
     smoke = gather_smoke(list(volumes.smoke.values()), color)
@@ -137,28 +137,40 @@ def paint_volumes(
     sigma = extinction if extinction is not None else _just_opaque(density)
     lamp = lamp_view(view, bounds)
     towards = np.stack([-lamp.forward, _unit(np.array([0.1, 1.0, 0.05]))])
+    strength = np.array([KEY_COLOR, SKY_COLOR])
     solid = bool(volumes.level_sets) or surfaces is not None
     lit = lamp_surfaces or Surfaces.empty(*((SHADOW_SIZE, SHADOW_SIZE) if solid else (0, 0)))
     scale = 2 if solid else 1  # edges of solids are softened; those of smoke are soft
     seen = surfaces or Surfaces.empty(scale * height, scale * width)
     for stream in volumes.level_sets.values():
-        distance = level_set(stream)
-        for eye, target in ((view, seen), (lamp, lit)):
-            ray_march.trace_level_set(
-                eye.as_array(),
-                distance.values,
-                distance.lattice(),
-                np.array(SOLID_COLOR),
-                target.depths,
-                target.normals,
-                target.colors,
-            )
+        _find_level_set(level_set(stream), ((view, seen), (lamp, lit)))
     extent = float(np.max(bounds[1] - bounds[0]))
-    ratio, tau_key, tau_sky = _light_volumes(
-        density, occupied, sigma, towards, lamp, lit.depths, 0.01 * extent
+    medium = (density.values, occupied, density.lattice(), sigma)
+    lamps = (towards, strength, lamp.as_array(), lit.depths)
+    ratio, tau_key, tau_sky = _light_volumes(medium, lamps, 0.01 * extent)
+    if solid:
+        ray_surfaces.light_surfaces(
+            view.as_array(),
+            *medium,
+            *lamps,
+            0.006 * extent,
+            seen.depths,
+            seen.normals,
+            seen.colors,
+        )
+    ground = -np.inf if floor is None else floor
+    behind = np.empty((height, width, 3))
+    ray_surfaces.light_backdrop(
+        view.as_array(),
+        *medium,
+        *lamps,
+        0.001 * extent,
+        ground,
+        0.5 * (bounds[0] + bounds[1]),
+        extent,
+        np.array(BACKDROP),
+        behind,
     )
-    middle = 0.5 * (bounds[0] + bounds[1])
-    stage = np.array([floor or 0.0, middle[0], middle[2], extent, float(floor is not None)])
     linear = np.empty((height, width, 3))
     ray_march.march_picture(
         view.as_array(),
@@ -170,17 +182,15 @@ def paint_volumes(
         tau_sky,
         ratio,
         towards,
-        np.array([KEY_COLOR, SKY_COLOR]),
+        strength,
         sigma,
         smoke.ramp,
         np.array(smoke.ramp_range),
-        lamp.as_array(),
-        lit.depths,
+        8.0 / extent,
         seen.depths,
-        seen.normals,
         seen.colors,
-        np.array(BACKDROP),
-        stage,
+        ground,
+        behind,
         linear,
     )
     return to_display(linear)
@@ -239,37 +249,37 @@ def _just_opaque(density: DenseField) -> float:
 
 
 def _light_volumes(
-    density: DenseField,
-    occupied: NDArray[np.bool_],
-    sigma: float,
-    towards: Doubles,
-    lamp: View,
-    lamp_depths: Floats,
-    bias: float,
+    medium: tuple[Any, ...], lamps: tuple[Any, ...], bias: float
 ) -> tuple[float, Floats, Floats]:
     """Return how many voxels a coarse one spans, and optical depths towards lamp and sky."""
     from loki_core.kernels import ray_march
 
-    shape = density.values.shape
-    ratio = max(1.0, (density.values.size / LIGHT_VOXELS) ** (1.0 / 3.0))
-    depths = []
-    for number in range(2):
-        tau = np.empty([max(2, int(np.ceil(n / ratio))) for n in shape], np.float32)
-        ray_march.fill_light_volume(
-            density.values,
-            occupied,
-            density.lattice(),
-            sigma,
-            ratio,
-            towards[number],
-            1 if number == 0 else 0,
-            lamp.as_array(),
-            lamp_depths,
-            bias,
-            tau,
+    density: Floats = medium[0]
+    towards, _, lamp, lamp_depths = lamps
+    ratio = max(1.0, (density.size / LIGHT_VOXELS) ** (1.0 / 3.0))
+    shape = [max(2, int(np.ceil(n / ratio))) for n in density.shape]
+    key, sky = np.empty(shape, np.float32), np.empty(shape, np.float32)
+    ray_march.fill_light_volume(*medium, ratio, towards[0], lamp, lamp_depths, bias, key)
+    # solids hide little of the sky
+    nothing = np.empty((0, 0), np.float32)
+    ray_march.fill_light_volume(*medium, ratio, towards[1], lamp, nothing, bias, sky)
+    return ratio, key, sky
+
+
+def _find_level_set(distance: DenseField, views: tuple[tuple[View, Surfaces], ...]) -> None:
+    """Put a level set into the buffers of surfaces that eye and lamp see."""
+    from loki_core.kernels import ray_surfaces
+
+    for view, target in views:
+        ray_surfaces.trace_level_set(
+            view.as_array(),
+            distance.values,
+            distance.lattice(),
+            np.array(SOLID_COLOR),
+            target.depths,
+            target.normals,
+            target.colors,
         )
-        depths.append(tau)
-    return ratio, depths[0], depths[1]
 
 
 def _unit(vector: Doubles) -> Doubles:

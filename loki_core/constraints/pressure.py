@@ -30,9 +30,13 @@ from loki_core.kernels.mac_grid import (
     let_ambient_faces_flow,
     subtract_pressure_gradient,
 )
-from loki_core.linear_solvers.choice import SOLVERS
 from loki_core.linear_solvers.system import SolveReport
-from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
+from loki_core.linear_solvers.fluid_solve import (
+    SOLVERS,
+    FluidSolve,
+    attainable,
+    voxel_system,
+)
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -100,10 +104,11 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._assemble(dt, mobility)
         rhs = self._divergence(dt)
         q = np.zeros_like(rhs) if guess is None else guess
+        tolerance = float(self.settings.tolerance)
         self.report = self._solve.solve(
             rhs,
             q,
-            tol=float(self.settings.tolerance),
+            tol=attainable(self._solve.system, rhs, volume.local("velocity"), tolerance),
             max_iterations=int(self.settings.max_iterations),
         )
         volume.add_channel("q", components=1, resolution=target.resolution, derived=True)
@@ -175,9 +180,14 @@ class PressureAction(Action, behavior=PressureMaterial):
 
         counts = np.empty(volume.buckets.local_count * target.resolution**3, np.int32)
         count_pressure_entries(kind, fraction, neighbours, counts)
-        system = voxel_system(volume, counts, fill, rows_per_bucket=target.resolution**3)
-        closed = compliance is None and self._is_closed()
-        system.remove_constants(closed, several=bool(target.colliders))
+        system = voxel_system(
+            volume,
+            counts,
+            fill,
+            rows_per_bucket=target.resolution**3,
+            is_closed=compliance is None and self._is_closed(),
+            has_pockets=bool(target.colliders),
+        )
         self._solve.prepare(
             system, str(self.settings.solver), reuse="pattern" if same_pattern else None
         )

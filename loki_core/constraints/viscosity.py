@@ -17,8 +17,11 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access
 from loki_core.kernels.viscous_stress import fill_viscous_matrix, viscous_rows
-from loki_core.linear_solvers.choice import SOLVERS
-from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
+from loki_core.linear_solvers.fluid_solve import (
+    SOLVERS,
+    FluidSolve,
+    voxel_system,
+)
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
@@ -89,7 +92,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             surroundings.upper,
             surroundings.kinds,
             surroundings.velocity,
-            int(all(collider.slips for collider in target.colliders)),
+            int(all(collider.slip == "slip" for collider in target.colliders)),
             kappa,
         )
         size = volume.local("velocity").size

@@ -112,7 +112,7 @@ _TABLE = (
         ("stream",),
         "integers",
         "float",
-        "Uniform in [0, 1): one number per seed, particle id, frame, substep and stream.",
+        "Uniform in [0, 1): one number per seed, id, frame, substep and stream.",
     ),
     Function("noise", ("v",), "vectors", "float", "Smooth noise in [-1, 1], one cell per unit."),
     Function("curlnoise", ("v",), "vectors", "vector", "Smooth noise without divergence."),

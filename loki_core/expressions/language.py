@@ -1,6 +1,6 @@
 """The expression language: refuse what is not in it, find the kind of everything.
 
-A snippet is a small, typed subset of Python that runs once for each particle:
+A snippet is a small, typed subset of Python that runs once for each particle or voxel:
 
     speed = length(velocity)                    # a local variable: its kind is found, not written
     if age > 2.0:
@@ -37,7 +37,7 @@ READ_ONLY_NAMES: dict[str, Kind] = {
     "dt": "float",  # length of the substep [s]
     "time": "float",  # time since the first frame [s]
     "frame": "int",
-    "id": "int",  # stable particle id
+    "id": "int",  # of the particle, or of the voxel by its place
     "pi": "float",
 }
 

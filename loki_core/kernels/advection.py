@@ -150,104 +150,158 @@ def cubic_row(block, o, fz, half):
 
 
 @device
-def corner_of(x, y, z, n, row):
-    """Lowest voxel of the cube that holds a place, given by whole numbers.
+def velocity_at(block, x, y, z, n, half):
+    """Velocity at a place of the block [m/s]; component a lives on the faces along a.
 
-    They are multiplied as floating-point numbers, which are exact here: the machine has no vectors
-    for the other kind.
+    Places are not negative, so that cutting off the fraction is rounding down.
     """
-    return np.uint64(np.int32((x * n + y) * n + z)) + row
-
-
-@device
-def velocity_at(block, x, y, z, n, stride_x, stride_y, half):
-    """Velocity at a place of the block, in voxels per step; component a lives on faces along a."""
-    x0 = np.floor(x)
-    y0 = np.floor(y)
-    z0 = np.floor(z)
-    x1 = np.floor(x - half)
-    y1 = np.floor(y - half)
-    z1 = np.floor(z - half)
-    fx = x - half - x1
-    fy = y - half - y1
-    fz = z - half - z1
-    size = stride_x * stride_x // stride_y
-    p = corner_of(x0, y1, z1, n, np.uint64(0))
-    u = trilinear(block, p, stride_x, stride_y, x - x0, fy, fz)
-    p = corner_of(x1, y0, z1, n, size)
-    v = trilinear(block, p, stride_x, stride_y, fx, y - y0, fz)
-    p = corner_of(x1, y1, z0, n, size + size)
-    w = trilinear(block, p, stride_x, stride_y, fx, fy, z - z0)
+    number = block.dtype.type
+    n = np.int64(n)
+    i = np.int64(x)
+    j = np.int64(y)
+    k = np.int64(z)
+    i_half = np.int64(x - half)
+    j_half = np.int64(y - half)
+    k_half = np.int64(z - half)
+    fx = x - half - number(i_half)
+    fy = y - half - number(j_half)
+    fz = z - half - number(k_half)
+    stride_y = np.uint64(n)
+    stride_x = np.uint64(n * n)
+    size = n * n * n
+    p = np.uint64((i * n + j_half) * n + k_half)
+    u = trilinear(block, p, stride_x, stride_y, x - number(i), fy, fz)
+    p = np.uint64((i_half * n + j) * n + k + (k_half - k) + size)
+    v = trilinear(block, p, stride_x, stride_y, fx, y - number(j), fz)
+    p = np.uint64((i_half * n + j_half) * n + k + size + size)
+    w = trilinear(block, p, stride_x, stride_y, fx, fy, z - number(k))
     return u, v, w
 
 
 @device
 def finite3(u, v, w):
     """Whether three numbers are finite."""
-    return u - u == 0 and v - v == 0 and w - w == 0
+    return (u - u == 0) & (v - v == 0) & (w - w == 0)
+
+
+@device
+def start_row(block, location, p, n, half, velocity):
+    """Velocity [3, r] on the faces, or at the cells, of a row of voxels that begins at p.
+
+    Between faces along a and the location lie four samples at most, one back along the location's
+    axis and one on along a; where they are fewer, they are taken twice.
+    """
+    zero = np.uint64(0)
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
+    size = stride_x * stride_y
+    quarter = half * half
+    back = zero
+    if location == 0:
+        back = stride_x
+    elif location == 1:
+        back = stride_y
+    elif location == 2:
+        back = np.uint64(1)
+    for axis in range(3):
+        on = stride_x
+        if axis == 1:
+            on = stride_y
+        elif axis == 2:
+            on = np.uint64(1)
+        less = back
+        if axis == location:
+            on = zero
+            less = zero
+        q = p + np.uint64(axis) * size
+        for k in range(np.uint64(velocity.shape[1])):
+            low = block[q + k] + block[q + k - less]
+            high = block[q + k + on] + block[q + k + on - less]
+            velocity[axis, k] = quarter * (low + high)
+
+
+@device
+def stage_row(block, start, n, factor, walls, limits, half, steps, velocity, out_of):
+    """Replace the velocities of a row by those at the places to which they lead.
+
+    Args: start: (x, y, z) of the first voxel; factor: time over voxel size; walls: (lower, upper)
+    limits that no trace passes, each of three; limits: (first, last) place that can be read;
+    velocity [3, r]; out_of [r]: set to 1 where a trace left the block.
+    """
+    x, y, z = start
+    low, high = walls
+    first, last = limits
+    for k in range(np.uint64(velocity.shape[1])):
+        u, v, w = velocity[0, k], velocity[1, k], velocity[2, k]
+        mx = within(x + factor * u, low[0], high[0])
+        my = within(y + factor * v, low[1], high[1])
+        mz = within(z + steps[k] + factor * w, low[2], high[2])
+        px = within(mx, first, last)
+        py = within(my, first, last)
+        pz = within(mz, first, last)
+        if not ((px == mx) & (py == my) & (pz == mz) & finite3(u, v, w)):
+            out_of[k] = 1
+        u, v, w = velocity_at(block, px, py, pz, n, half)
+        velocity[0, k] = u
+        velocity[1, k] = v
+        velocity[2, k] = w
+
+
+@device
+def end_row(start, factor, walls, limits, steps, velocity, out_of, ends):
+    """Fill the ends [3, r] of a row of traces, all inside the block."""
+    x, y, z = start
+    low, high = walls
+    first, last = limits
+    for k in range(np.uint64(velocity.shape[1])):
+        u, v, w = velocity[0, k], velocity[1, k], velocity[2, k]
+        mx = within(x + factor * u, low[0], high[0])
+        my = within(y + factor * v, low[1], high[1])
+        mz = within(z + steps[k] + factor * w, low[2], high[2])
+        px = within(mx, first, last)
+        py = within(my, first, last)
+        pz = within(mz, first, last)
+        ends[0, k] = px
+        ends[1, k] = py
+        ends[2, k] = pz
+        good = (px == mx) & (py == my) & (pz == mz) & finite3(u, v, w)
+        out_of[k] = out_of[k] if good else 1
 
 
 @device
 def trace_row(
-    velocity, x, y, z, n, stride_x, stride_y, factor, order, walls, reach, half, steps,
-    ends, out_of,
+    block, location, p, start, n, factor, order, walls, reach, half, steps, velocity, mean, ends,
+    out_of,
 ):  # fmt: skip
-    """Trace a row of starts (x, y, z + k) and fill ends [3, r] and out_of [r] (1: left the block).
-
-    Args: factor: time step over voxel size, negative to trace backwards; walls: (lower, upper)
-    limits that no trace passes, each of three; reach: (lower, upper) limits of places at which the
-    velocity, and at the end the channel, can be read.
-    """
-    low, high = walls
-    first, last, end_first, end_last = reach
-    for k in range(ends.shape[1]):
-        zk = z + steps[k]
-        u, v, w = velocity_at(velocity, x, y, zk, n, stride_x, stride_y, half)
-        left = 0
-        if order > 1:
-            step = factor * half
-            mx = within(x + step * u, low[0], high[0])
-            my = within(y + step * v, low[1], high[1])
-            mz = within(zk + step * w, low[2], high[2])
-            px = within(mx, first, last)
-            py = within(my, first, last)
-            pz = within(mz, first, last)
-            left = 0 if px == mx and py == my and pz == mz and finite3(u, v, w) else 1
-            u2, v2, w2 = velocity_at(velocity, px, py, pz, n, stride_x, stride_y, half)
-            if order == 3:
-                step = factor * half * (half + half + half)
-                mx = within(x + step * u2, low[0], high[0])
-                my = within(y + step * v2, low[1], high[1])
-                mz = within(zk + step * w2, low[2], high[2])
-                px = within(mx, first, last)
-                py = within(my, first, last)
-                pz = within(mz, first, last)
-                if not (px == mx and py == my and pz == mz):
-                    left = 1
-                u3, v3, w3 = velocity_at(velocity, px, py, pz, n, stride_x, stride_y, half)
-                one = half + half
-                two = one + one
-                ninth = one / (two * two * two + one)
-                u2 = ninth * (two * u + (two + one) * u2 + two * two * u3)
-                v2 = ninth * (two * v + (two + one) * v2 + two * two * v3)
-                w2 = ninth * (two * w + (two + one) * w2 + two * two * w3)
-            u, v, w = u2, v2, w2
-        mx = within(x + factor * u, low[0], high[0])
-        my = within(y + factor * v, low[1], high[1])
-        mz = within(zk + factor * w, low[2], high[2])
-        px = within(mx, end_first, end_last)
-        py = within(my, end_first, end_last)
-        pz = within(mz, end_first, end_last)
-        good = px == mx and py == my and pz == mz and finite3(u, v, w)
-        ends[0, k] = px
-        ends[1, k] = py
-        ends[2, k] = pz
-        out_of[k] = left if good else 1
+    """Trace a row of voxels: from p in the block, at the place `start`, to `ends`."""
+    middle_limits, end_limits = reach
+    count = np.uint64(velocity.shape[1])
+    one = half + half
+    start_row(block, location, p, n, half, velocity)
+    for k in range(count):
+        out_of[k] = 0
+    for stage in range(1, order):
+        if order == 3:  # Ralston: (2 u1 + 3 u2 + 4 u3) / 9, at 0, 1/2 and 3/4 of the step
+            for axis in range(3):
+                for k in range(count):
+                    mean[axis, k] = velocity[axis, k] if stage == 1 else velocity[axis, k] * (
+                        one + half
+                    ) + mean[axis, k]  # fmt: skip
+        part = half if stage == 1 else half + half * half
+        stage_row(
+            block, start, n, factor * part, walls, middle_limits, half, steps, velocity, out_of
+        )
+    if order == 3:
+        ninth = one / steps[9]
+        for axis in range(3):
+            for k in range(count):
+                velocity[axis, k] = ninth * (steps[2] * mean[axis, k] + steps[4] * velocity[axis, k])
+    end_row(start, factor, walls, end_limits, steps, velocity, out_of, ends)
 
 
 @device
 def sample_row(
-    source, at, limit, limit_at, location, n, stride_x, stride_y, ends, cubic, limited, half,
+    source, at, limit, limit_at, location, n, ends, cubic, limited, half,
     values, low, high, plain, stencils,
 ):  # fmt: skip
     """Sample a component at the ends of a row of traces.
@@ -259,14 +313,20 @@ def sample_row(
     sx = zero if location == 0 else half
     sy = zero if location == 1 else half
     sz = zero if location == 2 else half
-    for k in range(ends.shape[1]):
+    number = source.dtype.type
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
+    for k in range(np.uint64(ends.shape[1])):
         x = ends[0, k] - sx
         y = ends[1, k] - sy
         z = ends[2, k] - sz
-        x0 = np.floor(x)
-        y0 = np.floor(y)
-        z0 = np.floor(z)
-        p = corner_of(x0, y0, z0, n, np.uint64(0))
+        i = np.int64(x)
+        j = np.int64(y)
+        l = np.int64(z)
+        x0 = number(i)
+        y0 = number(j)
+        z0 = number(l)
+        p = np.uint64((i * n + j) * n + l)
         stencils[k] = np.uint16(p)
         if cubic:
             values[k] = tricubic(
@@ -302,7 +362,7 @@ def advect_bucket(
     velocity, source, limit = blocks
     r, halo, n, first_component = layout
     factor, order, cubic, action, limiter = settings
-    ends, out_of, values, low, high, plain, numbers, steps = rows
+    speeds, mean, ends, out_of, values, low, high, plain, numbers, steps = rows
     phi, hat, home = inside
     out, stencils, stencil_home = outputs
     mask, mask_home = masks
@@ -311,29 +371,31 @@ def advect_bucket(
     size = stride_x * stride_y
     bucket_size = r * r * r
     one = half + half
-    edge = steps[n]
-    margin = one if cubic else half - half
-    reach = (half, edge - one - half, half + margin, edge - one - half - margin)
-    low_side = steps[halo]
+    zero = half - half
+    margin = one if cubic else zero
+    reach = (
+        (half, steps[n] - one - half), (half + margin, steps[n] - one - half - margin)
+    )  # fmt: skip
     limited = action == LIMITED and limiter != NO_LIMIT
     noting = stencils.shape[0] > 0
     escaped = 0
+    sx = zero if location == 0 else half
+    sy = zero if location == 1 else half
+    sz = zero if location == 2 else half
     for i in range(r):
-        x = low_side + steps[i] + (half - half if location == 0 else half)
         for j in range(r):
-            y = low_side + steps[j] + (half - half if location == 1 else half)
-            z = low_side + (half - half if location == 2 else half)
+            start = (steps[halo + i] + sx, steps[halo + j] + sy, steps[halo] + sz)
+            p = np.uint64(((halo + i) * n + halo + j) * n + halo)
             trace_row(
-                velocity, x, y, z, edge, stride_x, stride_y, factor, order, walls, reach, half,
-                steps, ends, out_of,
+                velocity, location, p, start, n, factor, order, walls, reach, half, steps, speeds,
+                mean, ends, out_of,
             )  # fmt: skip
             row = (i * r + j) * r
             bits = np.uint32(0)
             for c in range(first_component, first_component + components):
                 sample_row(
-                    source, np.uint64(c) * size, limit, np.uint64(c) * size, location, edge,
-                    stride_x, stride_y, ends, cubic, limited, half, values, low, high, plain,
-                    numbers,
+                    source, np.uint64(c) * size, limit, np.uint64(c) * size, location, n, ends,
+                    cubic, limited, half, values, low, high, plain, numbers,
                 )  # fmt: skip
                 at = np.uint64(home + c * bucket_size + row)
                 for k in range(r):
@@ -370,7 +432,8 @@ def advect_bucket(
 @parallel_kernel
 def advect_buckets(
     velocity, source, phi, hat, neighbours, coords, halos, locations, settings, box, walls,
-    velocity_rules, source_rules, backgrounds, steps, half, borders, largest_halo, same, out, stencils, mask, escaped,
+    velocity_rules, source_rules, backgrounds, steps, half, borders, largest_halo, same, out,
+    stencils, mask, escaped,
 ):  # fmt: skip
     """Advect local Buckets in fixed runs; a run has its own scratch, and is one thread's work.
 
@@ -391,7 +454,8 @@ def advect_buckets(
 @device
 def advect_run(
     velocity, source, phi, hat, neighbours, coords, halos, locations, settings, box, walls,
-    velocity_rules, source_rules, backgrounds, steps, half, start, stop, largest_halo, same, out, stencils, mask, escaped,
+    velocity_rules, source_rules, backgrounds, steps, half, start, stop, largest_halo, same, out,
+    stencils, mask, escaped,
 ):  # fmt: skip
     """Gather and advect one Bucket after the other."""
     r = source.shape[2]
@@ -408,7 +472,8 @@ def advect_run(
         limit_block = np.empty(components * most, kind)
     limits = np.empty((2, 3), kind)
     rows = (
-        np.empty((3, r), kind), np.empty(r, np.uint8), np.empty(r, kind), np.empty(r, kind),
+        np.empty((3, r), kind), np.empty((3, r), kind), np.empty((3, r), kind),
+        np.empty(r, np.uint8), np.empty(r, kind), np.empty(r, kind),
         np.empty(r, kind), np.empty(r, kind), np.empty(r, np.uint16), steps,
     )  # fmt: skip
     flat_velocity = velocity.reshape(velocity.size)

@@ -48,63 +48,72 @@ def gather_block(values, first, entries, r, halo, n, background, is_face, block,
             low_at = (np.uint64(max(low, 0)) * components + component) * size + (r - halo)
             mid_at = (np.uint64(max(middle, 0)) * components + component) * size
             high_at = (np.uint64(max(high, 0)) * components + component) * size
-            for i in range(x_count):
-                for j in range(y_count):
-                    row = ((x_from + i) * r + (y_from + j)) * r
-                    q = at + ((x_to + i) * n + (y_to + j)) * n
-                    # Where the nearest row of the middle Bucket begins.
-                    near_i = x_from + i if dx == 1 else (zero if dx == 0 else last)
-                    near_j = y_from + j if dy == 1 else (zero if dy == 0 else last)
-                    near = home + (near_i * r + near_j) * r
-                    before = background
-                    after = background
-                    if is_face:
-                        before = values[near]
-                        after = values[near + last]
-                    if low >= 0:
-                        copy_run(values, low_at + row, halo, block, q)
-                    else:
-                        fill_run(before, halo, block, q)
-                    q += halo
-                    if middle >= 0:
-                        copy_edge(values, mid_at + row, r, block, q)
-                    elif is_face:
-                        copy_edge(values, near, r, block, q)
-                    else:
-                        fill_run(background, r, block, q)
-                    q += r
-                    if high >= 0:
-                        copy_run(values, high_at + row, halo, block, q)
-                    else:
-                        fill_run(after, halo, block, q)
+            row = (x_from * r + y_from) * r
+            q = at + (x_to * n + y_to) * n
+            # Where the nearest row of the middle Bucket begins, and how far the next one is.
+            near = home
+            if dx == 2:
+                near += last * r * r
+            if dy == 2:
+                near += last * r
+            along_x = r * r if dx == 1 else zero
+            along_y = r if dy == 1 else zero
+            if low >= 0:
+                copy_box(values, low_at + row, x_count, y_count, halo, r, block, q, n)
+            else:
+                fill_box(
+                    values, near, along_x, along_y, zero, x_count, y_count, halo, background,
+                    is_face, block, q, n,
+                )  # fmt: skip
+            q += halo
+            if middle >= 0:
+                copy_box(values, mid_at + row, x_count, y_count, r, r, block, q, n)
+            else:
+                fill_box(
+                    values, near, along_x, along_y, np.uint64(1), x_count, y_count, r, background,
+                    is_face, block, q, n,
+                )  # fmt: skip
+            q += r
+            if high >= 0:
+                copy_box(values, high_at + row, x_count, y_count, halo, r, block, q, n)
+            else:
+                fill_box(
+                    values, near + last, along_x, along_y, zero, x_count, y_count, halo,
+                    background, is_face, block, q, n,
+                )  # fmt: skip
 
 
 @device
-def copy_edge(values, p, r, block, q):
-    """Copy a Bucket's row; eight voxels, the usual number, in one vector."""
-    if r == np.uint64(8):
-        for k in range(np.uint64(8)):
-            block[q + k] = values[p + k]
-    else:
-        copy_run(values, p, r, block, q)
+def copy_box(values, p, x_count, y_count, z_count, r, block, q, n):
+    """Copy a box of voxels from a Bucket to a block; rows of 8 and of 2 have their own loops."""
+    one = np.uint64(1)
+    for i in range(x_count):
+        for j in range(y_count):
+            a = p + (i * r + j) * r
+            b = q + (i * n + j) * n
+            if z_count == np.uint64(8):
+                for k in range(np.uint64(8)):
+                    block[b + k] = values[a + k]
+            elif z_count == np.uint64(2):
+                block[b] = values[a]
+                block[b + one] = values[a + one]
+            else:
+                for k in range(z_count):
+                    block[b + k] = values[a + k]
 
 
 @device
-def copy_run(values, p, count, block, q):
-    """Copy a few values; the halo is short, so no vectors."""
-    if count == np.uint64(2):
-        block[q] = values[p]
-        block[q + np.uint64(1)] = values[p + np.uint64(1)]
-    else:
-        for k in range(count):
-            block[q + k] = values[p + k]
-
-
-@device
-def fill_run(value, count, block, q):
-    """Set a few values."""
-    for k in range(count):
-        block[q + k] = value
+def fill_box(
+    values, near, along_x, along_y, along_z, x_count, y_count, z_count, background, is_face,
+    block, q, n,
+):  # fmt: skip
+    """Fill a box of a block where no Bucket is: the background, or the nearest values."""
+    for i in range(x_count):
+        for j in range(y_count):
+            b = q + (i * n + j) * n
+            a = near + i * along_x + j * along_y
+            for k in range(z_count):
+                block[b + k] = values[a + k * along_z] if is_face else background
 
 
 @device

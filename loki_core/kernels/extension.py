@@ -6,6 +6,8 @@ so that a solid neither swallows what flows past nor lends it its own velocity.
 
 from __future__ import annotations
 
+import numpy as np
+
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.mac_grid import beside
 
@@ -41,7 +43,7 @@ def extend_layer(values, mask, neighbours, layer):
     """
     r = values.shape[2]
     for b in prange(neighbours.shape[0]):
-        extend_in_bucket(b, values, mask, neighbours, layer, r)
+        extend_in_bucket(np.int64(b), values, mask, neighbours, layer, r)
 
 
 @device

@@ -38,16 +38,17 @@ def axis_step(axis):
 @device
 def beside(neighbours, b, r, axis, step, i, j, k):
     """(Bucket or negative code, i, j, k) of the voxel one step up or down an axis."""
+    other = np.int64(b)
     i += step if axis == 0 else 0
     j += step if axis == 1 else 0
     k += step if axis == 2 else 0
     place = i if axis == 0 else (j if axis == 1 else k)
     if place < 0 or place >= r:
-        b = neighbours[b, 13 + step * axis_step(axis)]
-        i %= r
-        j %= r
-        k %= r
-    return b, i, j, k
+        other = np.int64(neighbours[b, 13 + step * axis_step(axis)])
+        i -= step * r if axis == 0 else 0
+        j -= step * r if axis == 1 else 0
+        k -= step * r if axis == 2 else 0
+    return other, i, j, k
 
 
 @device
@@ -66,7 +67,7 @@ def classify_box(coords, neighbours, lower, upper, sides, kind, fraction):
     """
     r = kind.shape[2]
     for b in prange(neighbours.shape[0]):
-        classify_bucket(b, coords, neighbours, lower, upper, sides, kind, fraction, r)
+        classify_bucket(np.int64(b), coords, neighbours, lower, upper, sides, kind, fraction, r)
 
 
 @device
@@ -145,7 +146,7 @@ def divergence_of_bucket_faces(
     """
     for b in prange(neighbours.shape[0]):
         divergence_of_bucket(
-            b, velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source,
+            np.int64(b), velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source,
             has_source, h, out,
         )  # fmt: skip
 
@@ -196,30 +197,36 @@ def face_weight(fraction, mobility, has_mobility, b, a, i, j, k):
 @parallel_kernel
 def count_pressure_entries(kind, fraction, neighbours, counts):
     """Count the matrix entries of each local cell's row: int32 [local * r^3]."""
-    r = kind.shape[2]
     for b in prange(neighbours.shape[0]):
-        for i in range(r):
-            for j in range(r):
-                for k in range(r):
-                    row = ((b * r + i) * r + j) * r + k
-                    entries = 0
-                    if kind[b, 0, i, j, k] == FLUID:
-                        total = 0.0
-                        for a in range(3):
-                            other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
-                            w = fraction[b, a, i, j, k]
-                            total += w
-                            if other >= 0 and w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
-                                entries += 1
-                            other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
-                            if other >= 0:
-                                w = fraction[other, a, ni, nj, nk]
-                                total += w
-                                if w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
-                                    entries += 1
-                        if total > 0.0:
+        count_entries_of_bucket(np.int64(b), kind, fraction, neighbours, counts)
+
+
+@device
+def count_entries_of_bucket(b, kind, fraction, neighbours, counts):
+    """Do one Bucket."""
+    r = kind.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                row = ((b * r + i) * r + j) * r + k
+                entries = 0
+                if kind[b, 0, i, j, k] == FLUID:
+                    total = 0.0
+                    for a in range(3):
+                        other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                        w = fraction[b, a, i, j, k]
+                        total += w
+                        if other >= 0 and w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
                             entries += 1
-                    counts[row] = entries
+                        other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
+                        if other >= 0:
+                            w = fraction[other, a, ni, nj, nk]
+                            total += w
+                            if w > 0.0 and kind[other, 0, ni, nj, nk] == FLUID:
+                                entries += 1
+                    if total > 0.0:
+                        entries += 1
+                counts[row] = entries
 
 
 @parallel_kernel
@@ -230,7 +237,7 @@ def fill_pressure_matrix(
     """Fill the rows, the diagonal first; columns count voxels of local, then ghost Buckets."""
     for b in prange(neighbours.shape[0]):
         fill_pressure_rows(
-            b, kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours,
+            np.int64(b), kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours,
             starts, columns, data,
         )  # fmt: skip
 
@@ -278,7 +285,9 @@ def subtract_pressure_gradient(q, kind, fraction, mobility, has_mobility, neighb
     """Correct the faces of FLUID cells: u -= m (q_above - q_below). q has ghosts, AMBIENT is 0."""
     r = kind.shape[2]
     for b in prange(neighbours.shape[0]):
-        subtract_in_bucket(b, q, kind, fraction, mobility, has_mobility, neighbours, velocity, r)
+        subtract_in_bucket(
+            np.int64(b), q, kind, fraction, mobility, has_mobility, neighbours, velocity, r
+        )
 
 
 @device
@@ -306,21 +315,30 @@ def subtract_in_bucket(b, q, kind, fraction, mobility, has_mobility, neighbours,
 @parallel_kernel
 def let_ambient_faces_flow(kind, neighbours, velocity):
     """Give faces between ambient air and nothing the velocity of the next face inwards."""
-    r = kind.shape[2]
     for b in prange(neighbours.shape[0]):
-        for a in range(3):
-            for i in range(r):
-                for j in range(r):
-                    for k in range(r):
-                        other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
-                        outside = other < 0 or kind[other, 0, ni, nj, nk] == SOLID
-                        if kind[b, 0, i, j, k] == AMBIENT and outside:
-                            up, ui, uj, uk = beside(neighbours, b, r, a, 1, i, j, k)
-                            if up == b:  # the face above is in this Bucket unless r is 1
-                                velocity[b, a, i, j, k] = velocity[b, a, ui, uj, uk]
-                        elif kind[b, 0, i, j, k] == SOLID and not outside and other == b:
-                            if kind[other, 0, ni, nj, nk] == AMBIENT:
-                                velocity[b, a, i, j, k] = velocity[b, a, ni, nj, nk]
+        let_faces_of_bucket_flow(np.int64(b), kind, neighbours, velocity)
+
+
+@device
+def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
+    """Do one Bucket. The faces that are read belong to voxels that are not ambient borders."""
+    r = kind.shape[2]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    here = kind[b, 0, i, j, k]
+                    if here == FLUID:
+                        continue
+                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                    outside = other < 0 or kind[other, 0, ni, nj, nk] == SOLID
+                    if here == AMBIENT and outside:
+                        up, ui, uj, uk = beside(neighbours, b, r, a, 1, i, j, k)
+                        if up == b:
+                            velocity[b, a, i, j, k] = velocity[b, a, ui, uj, uk]
+                    elif here == SOLID and not outside and other == b:
+                        if kind[other, 0, ni, nj, nk] == AMBIENT:
+                            velocity[b, a, i, j, k] = velocity[b, a, ni, nj, nk]
 
 
 @parallel_kernel

@@ -9,7 +9,8 @@ stores. Light that is scattered more than once is a sum of octaves, each of whic
 deeper and is less directed (Wrenninge, Kulla and Lundqvist, "Oz: The Great and Volumetric",
 SIGGRAPH Talks 2013). Fields are dense arrays with samples at voxel centres; a `lattice` holds
 origin and voxel size, float64 [4]; a `camera` is float64 [5, 3]: position, right, upward, forward,
-and (width of a parallel view, slope of a perspective one, width over height).
+and (half the height of a parallel view, slope of a perspective one, width over height). Solids that
+stand in the smoke are the subject of ray_surfaces.
 """
 
 from __future__ import annotations
@@ -136,6 +137,24 @@ def optical_depth(density, occupied, x, y, z, dx, dy, dz, step, jitter):
     return total
 
 
+@parallel_kernel
+def mark_occupied(density, threshold, occupied):
+    """Mark cells of 8 x 8 x 8 voxels in or next to which a voxel exceeds the threshold."""
+    for i in prange(occupied.shape[0]):
+        for j in range(occupied.shape[1]):
+            for k in range(occupied.shape[2]):
+                found = False
+                for a in range(max(i * CELL - 1, 0), min(i * CELL + CELL + 1, density.shape[0])):
+                    for b in range(
+                        max(j * CELL - 1, 0), min(j * CELL + CELL + 1, density.shape[1])
+                    ):
+                        for c in range(
+                            max(k * CELL - 1, 0), min(k * CELL + CELL + 1, density.shape[2])
+                        ):
+                            found = found or density[a, b, c] > threshold
+                occupied[i, j, k] = found
+
+
 @device
 def shadow(depths, light, x, y, z, bias):
     """Part of the key light that surfaces let through to a point, softened over 5 x 5 places.
@@ -171,6 +190,41 @@ def shadow(depths, light, x, y, z, bias):
     return lit / 25.0
 
 
+@parallel_kernel
+def fill_light_volume(density, occupied, lattice, sigma, ratio, towards, light, depths, bias, tau):
+    """Fill a coarse volume with the optical depth towards a light.
+
+    Args: density [nx, ny, nz]; occupied [cells]; lattice; sigma extinction 1/m of density 1; ratio
+    voxels along a coarse voxel; towards [3] unit vector to the light; light, depths, bias [m] as
+    `shadow` takes them; tau [mx, my, mz].
+    """
+    h = lattice[3]
+    for i in prange(tau.shape[0]):
+        for j in range(tau.shape[1]):
+            for k in range(tau.shape[2]):
+                x = (i + 0.5) * ratio
+                y = (j + 0.5) * ratio
+                z = (k + 0.5) * ratio
+                depth = optical_depth(
+                    density,
+                    occupied,
+                    x,
+                    y,
+                    z,
+                    towards[0],
+                    towards[1],
+                    towards[2],
+                    max(1.0, 0.75 * ratio),
+                    0.5,
+                )
+                depth *= sigma * h
+                wx = lattice[0] + x * h
+                wy = lattice[1] + y * h
+                wz = lattice[2] + z * h
+                depth += 6.0 * (1.0 - shadow(depths, light, wx, wy, wz, bias))
+                tau[i, j, k] = depth
+
+
 @device
 def phase(cosine, g):
     """Henyey-Greenstein phase function, 1 where light is scattered evenly."""
@@ -197,136 +251,6 @@ def dither(column, row):
 
 
 @parallel_kernel
-def mark_occupied(density, threshold, occupied):
-    """Mark cells of 8 x 8 x 8 voxels in or next to which a voxel exceeds the threshold."""
-    for i in prange(occupied.shape[0]):
-        for j in range(occupied.shape[1]):
-            for k in range(occupied.shape[2]):
-                found = False
-                for a in range(max(i * CELL - 1, 0), min(i * CELL + CELL + 1, density.shape[0])):
-                    for b in range(
-                        max(j * CELL - 1, 0), min(j * CELL + CELL + 1, density.shape[1])
-                    ):
-                        for c in range(
-                            max(k * CELL - 1, 0), min(k * CELL + CELL + 1, density.shape[2])
-                        ):
-                            found = found or density[a, b, c] > threshold
-                occupied[i, j, k] = found
-
-
-@parallel_kernel
-def fill_light_volume(
-    density, occupied, lattice, sigma, ratio, towards, is_key, light, depths, bias, tau
-):
-    """Fill a coarse volume with the optical depth towards a light.
-
-    Args: density [nx, ny, nz]; occupied [cells]; lattice; sigma extinction 1/m of density 1; ratio
-    voxels along a coarse voxel; towards [3] unit vector to the light; is_key 1 where surfaces
-    throw shadows: light, depths, bias [m] as `shadow` takes them; tau [mx, my, mz].
-    """
-    h = lattice[3]
-    for i in prange(tau.shape[0]):
-        for j in range(tau.shape[1]):
-            for k in range(tau.shape[2]):
-                x = (i + 0.5) * ratio
-                y = (j + 0.5) * ratio
-                z = (k + 0.5) * ratio
-                depth = optical_depth(
-                    density,
-                    occupied,
-                    x,
-                    y,
-                    z,
-                    towards[0],
-                    towards[1],
-                    towards[2],
-                    max(1.0, 0.75 * ratio),
-                    0.5,
-                )
-                depth *= sigma * h
-                if is_key == 1:
-                    wx = lattice[0] + x * h
-                    wy = lattice[1] + y * h
-                    wz = lattice[2] + z * h
-                    depth += 6.0 * (1.0 - shadow(depths, light, wx, wy, wz, bias))
-                tau[i, j, k] = depth
-
-
-@device
-def first_crossing(distance, x, y, z, dx, dy, dz, scale, far):
-    """Length, in voxels, at which a ray enters a level set, or -1; `scale` is 1 / voxel size."""
-    near, far = box_interval(distance.shape, x, y, z, dx, dy, dz, far)
-    t = near
-    before = 1.0
-    last = near
-    while t < far:
-        value = scale * sample_dense(distance, x + t * dx - 0.5, y + t * dy - 0.5, z + t * dz - 0.5)
-        if value <= 0.0:
-            if t == near:
-                return -1.0  # the ray begins inside: a cut by the box is no surface
-            return last + (t - last) * before / (before - value)
-        last = t
-        before = value
-        t += max(0.9 * value, 0.2)
-    return -1.0
-
-
-@parallel_kernel
-def trace_level_set(camera, distance, lattice, color, depths, normals, colors):
-    """Put a level set into the buffers of nearest surfaces where it is nearer.
-
-    Args: camera; distance [nx, ny, nz] m, negative inside; lattice; color [3]; depths [h, w] along
-    the ray [m], colors and normals [h, w, 3].
-    """
-    rows, columns = depths.shape
-    h = lattice[3]
-    scale = 1.0 / h
-    for row in prange(rows):
-        for column in range(columns):
-            ox, oy, oz, dx, dy, dz, _ = camera_ray(
-                camera, (2 * column + 1) / columns - 1.0, 1.0 - (2 * row + 1) / rows
-            )
-            x = (ox - lattice[0]) * scale
-            y = (oy - lattice[1]) * scale
-            z = (oz - lattice[2]) * scale
-            far = depths[row, column] * scale
-            t = first_crossing(distance, x, y, z, dx, dy, dz, scale, far)
-            if t < 0.0:
-                continue
-            px = x + t * dx - 0.5
-            py = y + t * dy - 0.5
-            pz = z + t * dz - 0.5
-            # a voxel to each side: nearer differences show the cells of trilinear interpolation
-            nx = sample_dense(distance, px + 1, py, pz) - sample_dense(distance, px - 1, py, pz)
-            ny = sample_dense(distance, px, py + 1, pz) - sample_dense(distance, px, py - 1, pz)
-            nz = sample_dense(distance, px, py, pz + 1) - sample_dense(distance, px, py, pz - 1)
-            length = max(math.sqrt(nx * nx + ny * ny + nz * nz), 1e-20)
-            depths[row, column] = t * h
-            normals[row, column, 0] = nx / length
-            normals[row, column, 1] = ny / length
-            normals[row, column, 2] = nz / length
-            for c in range(3):
-                colors[row, column, c] = color[c]
-
-
-@device
-def light_at(density, occupied, lattice, sigma, towards, light, depths, bias, x, y, z, jitter):
-    """Key light through smoke and past surfaces, and sky light, at a point outside the smoke."""
-    h = lattice[3]
-    gx = (x - lattice[0]) / h
-    gy = (y - lattice[1]) / h
-    gz = (z - lattice[2]) / h
-    key = optical_depth(
-        density, occupied, gx, gy, gz, towards[0, 0], towards[0, 1], towards[0, 2], 2.0, jitter
-    )
-    sky = optical_depth(
-        density, occupied, gx, gy, gz, towards[1, 0], towards[1, 1], towards[1, 2], 3.0, jitter
-    )
-    seen = shadow(depths, light, x, y, z, bias)
-    return seen * math.exp(-sigma * h * key), math.exp(-0.2 * sigma * h * sky)
-
-
-@parallel_kernel
 def march_picture(
     camera,
     density,
@@ -341,30 +265,27 @@ def march_picture(
     sigma,
     ramp,
     ramp_range,
-    light,
-    shadow_depths,
+    glow,
     depths,
-    normals,
     colors,
-    backdrop,
-    stage,
+    floor,
+    behind,
     picture,
 ):
-    """March every pixel's ray and put what it sees together.
+    """March every pixel's ray, and put smoke before what stands behind it.
 
     Args: camera; density [nx, ny, nz]; tint, the same shape or [0, 0, 0], what colours are
     looked up by; occupied; lattice; tau_key and tau_sky [mx, my, mz] optical depths towards lamp
     and sky, their voxels `ratio` wide; towards [2, 3] unit vectors to them; strength [2, 3] their
-    colours; sigma 1/m; ramp [n, 6] albedo and emission over ramp_range (low, high) of tint; light
-    and shadow_depths as `shadow` takes them; depths [s h, s w], normals, colors [s h, s w, 3] of
-    the nearest surfaces, s x s to a pixel; backdrop [2, 3] colours at the lower and upper edge;
-    stage (floor height, centre x, centre z, extent [m], whether there is a floor); picture
-    [h, w, 3], linear.
+    colours; sigma 1/m; ramp [n, 6] albedo and emission over ramp_range (low, high) of tint; glow
+    1/m scale of emission; depths [s h, s w] and colors [s h, s w, 3] of the nearest surfaces,
+    s x s to a pixel, and their light; floor its height, -inf for none; behind [h, w, 3] light of
+    floor and backdrop; picture [h, w, 3] linear.
     """
     rows, columns, _ = picture.shape
     some = depths.shape[0] // rows
     for row in prange(rows):
-        record = np.empty((some * some, 4))
+        record = np.empty((some * some, 5))
         for column in range(columns):
             march_pixel(
                 row,
@@ -384,13 +305,11 @@ def march_picture(
                 sigma,
                 ramp,
                 ramp_range,
-                light,
-                shadow_depths,
+                glow,
                 depths,
-                normals,
                 colors,
-                backdrop,
-                stage,
+                floor,
+                behind,
                 picture,
             )
 
@@ -414,64 +333,52 @@ def march_pixel(
     sigma,
     ramp,
     ramp_range,
-    light,
-    shadow_depths,
+    glow,
     depths,
-    normals,
     colors,
-    backdrop,
-    stage,
+    floor,
+    behind,
     picture,
 ):
-    """One pixel of `march_picture`; record [s s, 4] is scratch."""
+    """One pixel of `march_picture`; record [s s, 5] is scratch: depth, clearness, light."""
     rows, columns, _ = picture.shape
     h = lattice[3]
-    noise = dither(column, row)
     ox, oy, oz, dx, dy, dz, _ = camera_ray(
         camera, (2 * column + 1) / columns - 1.0, 1.0 - (2 * row + 1) / rows
     )
-    floor = FAR
-    if stage[4] > 0.0 and dy < -1e-6:
-        floor = (stage[0] - oy) / dy
-        if floor <= 0.0:
-            floor = FAR
-    farthest = 0.0
+    ground = (floor - oy) / dy if dy < -1e-6 else FAR
     count = some * some
+    farthest = 0.0
     for s in range(count):
-        record[s, 0] = -1.0
-        depth = min(depths[row * some + s // some, column * some + s % some], floor)
-        farthest = max(farthest, depth)
-
-    # -- the smoke --
+        surface = np.float64(depths[row * some + s // some, column * some + s % some])
+        record[s, 0] = min(surface, ground) / h
+        record[s, 1] = -1.0
+        farthest = max(farthest, record[s, 0])
     x = (ox - lattice[0]) / h
     y = (oy - lattice[1]) / h
     z = (oz - lattice[2]) / h
-    near, far = box_interval(density.shape, x, y, z, dx, dy, dz, farthest / h)
+    near, far = box_interval(density.shape, x, y, z, dx, dy, dz, farthest)
     cosine = dx * towards[0, 0] + dy * towards[0, 1] + dz * towards[0, 2]
     phase_0 = phase(cosine, 0.45)
     phase_1 = phase(cosine, 0.25)
     phase_2 = phase(cosine, 0.1)
     step = 0.7
-    rate = sigma * h * step
+    inverse = 1.0 / ratio
+    tinted = tint.shape[0] > 0
+    last = ramp.shape[0] - 1
+    entry = 0
     clear = 1.0
     red = 0.0
     green = 0.0
     blue = 0.0
-    tinted = tint.shape[0] > 0
-    last = ramp.shape[0] - 1
-    albedo_r = ramp[last, 0]
-    albedo_g = ramp[last, 1]
-    albedo_b = ramp[last, 2]
-    t = near + noise * step
+    t = near + step * dither(column, row)
     while t < far and clear > 0.004:
         for s in range(count):
-            if record[s, 0] < 0.0:
-                depth = min(depths[row * some + s // some, column * some + s % some], floor)
-                if depth <= t * h:
-                    record[s, 0] = clear
-                    record[s, 1] = red
-                    record[s, 2] = green
-                    record[s, 3] = blue
+            if record[s, 1] < 0.0 and record[s, 0] <= t:
+                record[s, 1] = clear
+                record[s, 2] = red
+                record[s, 3] = green
+                record[s, 4] = blue
         px = x + t * dx
         py = y + t * dy
         pz = z + t * dz
@@ -480,137 +387,39 @@ def march_pixel(
             t += step * max(1.0, math.ceil(empty / step))
             continue
         t += step
-        px -= 0.5
-        py -= 0.5
-        pz -= 0.5
         if tinted:
-            value = sample_dense(tint, px, py, pz)
+            value = sample_dense(tint, px - 0.5, py - 0.5, pz - 0.5)
             place = last * (value - ramp_range[0]) / (ramp_range[1] - ramp_range[0])
             entry = int(min(max(place, 0.0), float(last)))
-            albedo_r = ramp[entry, 0]
-            albedo_g = ramp[entry, 1]
-            albedo_b = ramp[entry, 2]
-            glow = clear * h * step * 8.0 / stage[3]
-            red += glow * ramp[entry, 3]
-            green += glow * ramp[entry, 4]
-            blue += glow * ramp[entry, 5]
-        thick = sample_dense(density, px, py, pz)
+            part = clear * glow * h * step
+            red += part * ramp[entry, 3]
+            green += part * ramp[entry, 4]
+            blue += part * ramp[entry, 5]
+        thick = sample_dense(density, px - 0.5, py - 0.5, pz - 0.5)
         if thick <= 0.0:
             continue
-        pass_through = math.exp(-rate * thick)
-        inverse = 1.0 / ratio
-        lx = (px + 0.5) * inverse - 0.5
-        ly = (py + 0.5) * inverse - 0.5
-        lz = (pz + 0.5) * inverse - 0.5
-        key = scattered(sample_dense(tau_key, lx, ly, lz), phase_0, phase_1, phase_2)
-        sky = scattered(sample_dense(tau_sky, lx, ly, lz), 1.0, 1.0, 1.0)
-        part = clear * (1.0 - pass_through)
-        red += part * albedo_r * (key * strength[0, 0] + sky * strength[1, 0])
-        green += part * albedo_g * (key * strength[0, 1] + sky * strength[1, 1])
-        blue += part * albedo_b * (key * strength[0, 2] + sky * strength[1, 2])
-        clear *= pass_through
-
-    # -- what stands behind it --
-    level = 1.0 - (row + 0.5) / rows
-    shade_r = 1.0
-    shade_g = 1.0
-    shade_b = 1.0
-    bias = 0.01 * stage[3]
-    if floor < FAR:
-        fx = ox + floor * dx
-        fy = oy + floor * dy
-        fz = oz + floor * dz
-        key, sky = light_at(
-            density,
-            occupied,
-            lattice,
-            sigma,
-            towards,
-            light,
-            shadow_depths,
-            0.1 * bias,
-            fx,
-            fy,
-            fz,
-            noise,
-        )
-        away = ((fx - stage[1]) ** 2 + (fz - stage[2]) ** 2) / (stage[3] * stage[3])
-        pool = 1.0 + 0.5 * math.exp(-0.7 * away)  # the lamps stand near the scene
-        lit = towards[0, 1]
-        key = 0.25 + 0.75 * key  # light that the surroundings throw back
-        sky = 0.5 + 0.5 * sky
-        shade_r = pool * (key * lit * strength[0, 0] + sky * strength[1, 0])
-        shade_g = pool * (key * lit * strength[0, 1] + sky * strength[1, 1])
-        shade_b = pool * (key * lit * strength[0, 2] + sky * strength[1, 2])
-        shade_r /= lit * strength[0, 0] + strength[1, 0]
-        shade_g /= lit * strength[0, 1] + strength[1, 1]
-        shade_b /= lit * strength[0, 2] + strength[1, 2]
-    behind_r = shade_r * (backdrop[0, 0] + level * (backdrop[1, 0] - backdrop[0, 0]))
-    behind_g = shade_g * (backdrop[0, 1] + level * (backdrop[1, 1] - backdrop[0, 1]))
-    behind_b = shade_b * (backdrop[0, 2] + level * (backdrop[1, 2] - backdrop[0, 2]))
-    sum_r = 0.0
-    sum_g = 0.0
-    sum_b = 0.0
+        px = px * inverse - 0.5
+        py = py * inverse - 0.5
+        pz = pz * inverse - 0.5
+        key = scattered(sample_dense(tau_key, px, py, pz), phase_0, phase_1, phase_2)
+        sky = scattered(sample_dense(tau_sky, px, py, pz), 1.0, 1.0, 1.0)
+        passed = math.exp(-sigma * h * step * thick)
+        part = clear * (1.0 - passed)
+        red += part * ramp[entry, 0] * (key * strength[0, 0] + sky * strength[1, 0])
+        green += part * ramp[entry, 1] * (key * strength[0, 1] + sky * strength[1, 1])
+        blue += part * ramp[entry, 2] * (key * strength[0, 2] + sky * strength[1, 2])
+        clear *= passed
+    for c in range(3):
+        picture[row, column, c] = 0.0
     for s in range(count):
         i = row * some + s // some
         j = column * some + s % some
-        if record[s, 0] < 0.0:
-            record[s, 0] = clear
-            record[s, 1] = red
-            record[s, 2] = green
-            record[s, 3] = blue
-        seen_r = behind_r
-        seen_g = behind_g
-        seen_b = behind_b
-        depth = depths[i, j]
-        if depth < floor and depth < FAR:
-            nx = np.float64(normals[i, j, 0])
-            ny = np.float64(normals[i, j, 1])
-            nz = np.float64(normals[i, j, 2])
-            seen_r = np.float64(colors[i, j, 0])
-            seen_g = np.float64(colors[i, j, 1])
-            seen_b = np.float64(colors[i, j, 2])
-            if nx * nx + ny * ny + nz * nz > 0.1:  # else it glows by itself
-                facing = nx * dx + ny * dy + nz * dz
-                if facing > 0.0:  # an open surface, seen from behind
-                    nx = -nx
-                    ny = -ny
-                    nz = -nz
-                key, sky = light_at(
-                    density,
-                    occupied,
-                    lattice,
-                    sigma,
-                    towards,
-                    light,
-                    shadow_depths,
-                    bias,
-                    ox + depth * dx + bias * nx,
-                    oy + depth * dy + bias * ny,
-                    oz + depth * dz + bias * nz,
-                    noise,
-                )
-                lit = nx * towards[0, 0] + ny * towards[0, 1] + nz * towards[0, 2]
-                # towards the half-way vector between light and eye
-                hx = towards[0, 0] - dx
-                hy = towards[0, 1] - dy
-                hz = towards[0, 2] - dz
-                half = max(nx * hx + ny * hy + nz * hz, 0.0)
-                half /= math.sqrt(hx * hx + hy * hy + hz * hz)
-                gloss = 0.12 * half**30 * key if lit > 0.0 else 0.0
-                lit = key * max(lit, 0.0)
-                open_sky = sky * (0.6 + 0.4 * ny)
-                edge = 1.0 - min(abs(facing), 1.0)
-                rim = 0.08 * edge * edge * edge
-                seen_r = (seen_r + rim) * (lit * strength[0, 0] + open_sky * strength[1, 0])
-                seen_g = (seen_g + rim) * (lit * strength[0, 1] + open_sky * strength[1, 1])
-                seen_b = (seen_b + rim) * (lit * strength[0, 2] + open_sky * strength[1, 2])
-                seen_r += gloss * strength[0, 0]
-                seen_g += gloss * strength[0, 1]
-                seen_b += gloss * strength[0, 2]
-        sum_r += record[s, 1] + record[s, 0] * seen_r
-        sum_g += record[s, 2] + record[s, 0] * seen_g
-        sum_b += record[s, 3] + record[s, 0] * seen_b
-    picture[row, column, 0] = sum_r / count
-    picture[row, column, 1] = sum_g / count
-    picture[row, column, 2] = sum_b / count
+        if record[s, 1] < 0.0:
+            record[s, 1] = clear
+            record[s, 2] = red
+            record[s, 3] = green
+            record[s, 4] = blue
+        solid = depths[i, j] < ground and depths[i, j] < FAR
+        for c in range(3):
+            seen = np.float64(colors[i, j, c]) if solid else behind[row, column, c]
+            picture[row, column, c] += (record[s, 2 + c] + record[s, 1] * seen) / count

@@ -137,7 +137,8 @@ def correct_block(
         base = np.uint64(8) * np.uint64(s)
         for lane in range(np.uint64(min(8, rows - 8 * s))):
             i = base + lane
-            x[i] += e[i] - omega * inverse_diagonal[i] * scratch[lane]
+            if inverse_diagonal[i] > np.float32(0.0):
+                x[i] += e[i] - omega * inverse_diagonal[i] * scratch[lane]
 
 
 @parallel_kernel

@@ -169,6 +169,80 @@ def coarse_rows(
             )  # fmt: skip
 
 
+@device
+def energy_of_aggregate(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    starts, members, c, keys, sums, used, keys2, sums2, used2, energies,
+):  # fmt: skip
+    """Put u . D^-1 u and t . A t into energies, u = A 1_c and t = D^-1 u; return if it had room."""
+    count = 0
+    for t in range(starts[c], starts[c + 1]):
+        count = add_entry(keys, sums, used, count, members[t], 1.0)
+    second = spread(
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+        0.0, keys, sums, used, count, keys2, sums2, used2,
+    )  # fmt: skip
+    clear_entries(keys, used, count)
+    energies[0], energies[1] = 0.0, 0.0
+    for t in range(second):
+        place = used2[t]
+        u = sums2[place]
+        sums2[place] = inverse_diagonal[keys2[place]] * u
+        energies[0] += u * sums2[place]
+    count = spread(
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+        0.0, keys2, sums2, used2, second, keys, sums, used,
+    )  # fmt: skip
+    full = max(count, second) >= used.shape[0]
+    for t in range(second):
+        place = used2[t]
+        key, value = keys2[place], sums2[place]
+        energies[1] += value * entry_of(keys, sums, key)
+    clear_entries(keys, used, count)
+    clear_entries(keys2, used2, second)
+    return not full
+
+
+@device
+def entry_of(keys, sums, key):
+    """Value of a key, zero if it is not there."""
+    mask = np.uint32(keys.shape[0] - 1)
+    place = (np.uint32(key) * np.uint32(2654435761) >> np.uint32(15)) & mask
+    while keys[place] >= 0:
+        if keys[place] == key:
+            return sums[place]
+        place = (place + np.uint32(1)) & mask
+    return 0.0
+
+
+@parallel_kernel
+def smoothing_energies(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    starts, members, step, energies,
+):  # fmt: skip
+    """Energies of every step-th aggregate, from which the best damping follows.
+
+    |S 1_c|_A^2 is least, summed over aggregates, for omega = sum energies[0] / sum energies[1].
+    Aggregates with too many connections are left out.
+    """
+    for block in prange((energies.shape[0] + 63) // 64):
+        keys = np.full(8192, -1, dtype=np.int32)
+        keys2 = np.full(8192, -1, dtype=np.int32)
+        sums = np.empty(8192, dtype=np.float64)
+        sums2 = np.empty(8192, dtype=np.float64)
+        used = np.empty(6144, dtype=np.int32)
+        used2 = np.empty(6144, dtype=np.int32)
+        pair = np.empty(2, dtype=np.float64)
+        for n in range(64 * block, min(64 * block + 64, energies.shape[0])):
+            fits = energy_of_aggregate(
+                slices, columns, values, extra_slices, extra_columns, extra_values, rows,
+                inverse_diagonal, starts, members, n * step, keys, sums, used, keys2, sums2, used2,
+                pair,
+            )  # fmt: skip
+            energies[n, 0] = pair[0] if fits else 0.0
+            energies[n, 1] = pair[1] if fits else 0.0
+
+
 @parallel_kernel
 def compact_rows(lengths, width, table_columns, table_values, slices, columns, values):
     """Copy rows of at most `width` entries into slices of eight rows."""

@@ -58,39 +58,60 @@ def measure_bucket(
     nodes = np.empty(STACK, np.int64)
     distances = np.empty(STACK)
     guess = -1
-    x = (i0 + 0.5 * r) * voxel
-    y = (j0 + 0.5 * r) * voxel
-    z = (k0 + 0.5 * r) * voxel
-    if cube_is_near(corners, box, x, y, z, (0.5 * r - 0.5) * voxel + limit, nodes):
-        for p in range(r * r * r):
-            i, j, k = p // (r * r), p // r % r, p % r
-            if j % 2 == 1:
-                k = r - 1 - k  # there and back, so that the last triangle found is a good guess
-            q = (i * r + j) * r + k
-            found, d2, v, w = nearest_triangle(
-                corners, box, (i0 + i + 0.5) * voxel, (j0 + j + 0.5) * voxel,
-                (k0 + k + 0.5) * voxel, limit * limit, guess, nodes, distances,
-            )  # fmt: skip
-            distance[q] = math.sqrt(d2)
-            closest[q] = triangle[found] if found >= 0 else -1
-            place[q, 0] = v
-            place[q, 1] = w
-            if found >= 0:
-                guess = found
-    else:
-        for q in range(r * r * r):
-            distance[q] = limit
-            closest[q] = -1
-            place[q, 0] = 0.0
-            place[q, 1] = 0.0
+    part = 4 if r % 4 == 0 else r  # most parts of a Bucket lie beyond the limit
+    parts = r // part
+    for block in range(parts * parts * parts):
+        i1 = block // (parts * parts) * part
+        j1 = block // parts % parts * part
+        k1 = block % parts * part
+        guess = measure_part(
+            corners, triangle, box, i0, j0, k0, i1, j1, k1, part, r, voxel, limit, guess, nodes,
+            distances, distance, closest, place,
+        )  # fmt: skip
     if surface == SIGNED:
-        change = largest_change(border, x, y, z, 0.5 * r * voxel)
+        half = 0.5 * r * voxel
+        change = largest_change(
+            border, i0 * voxel + half, j0 * voxel + half, k0 * voxel + half, half
+        )
         side = np.zeros(r * r * r, np.int8)
         if sign_by_parts(corners, box, dipole, i0, j0, k0, r, voxel, change, nodes, distance, side):
             for q in range(r * r * r):
                 distance[q] *= side[q]
         else:
             sign_everywhere(corners, box, dipole, i0, j0, k0, r, voxel, nodes, distance)
+
+
+@device
+def measure_part(
+    corners, triangle, box, i0, j0, k0, i1, j1, k1, part, r, voxel, limit, guess, nodes,
+    distances, distance, closest, place,
+):  # fmt: skip
+    """Measure the cube of `part` voxels from (i1, j1, k1) on; returns the last triangle found."""
+    half = 0.5 * part
+    is_near = cube_is_near(
+        corners, box, (i0 + i1 + half) * voxel, (j0 + j1 + half) * voxel,
+        (k0 + k1 + half) * voxel, (half - 0.5) * voxel, limit, nodes,
+    )  # fmt: skip
+    for p in range(part * part * part):
+        i, j, k = i1 + p // (part * part), j1 + p // part % part, k1 + p % part
+        if (p // part) % 2 == 1:  # there and back, so that the last triangle is a good guess
+            k = k1 + part - 1 - p % part
+        found, d2, v, w = -1, limit * limit, 0.0, 0.0
+        if is_near:
+            found, d2, v, w = nearest_triangle(
+                corners, box, (i0 + i + 0.5) * voxel, (j0 + j + 0.5) * voxel,
+                (k0 + k + 0.5) * voxel, limit * limit, guess, nodes, distances,
+            )  # fmt: skip
+        q = (i * r + j) * r + k
+        distance[q] = limit
+        closest[q] = -1
+        place[q, 0] = v
+        place[q, 1] = w
+        if found >= 0:
+            distance[q] = math.sqrt(d2)
+            closest[q] = triangle[found]
+            guess = found
+    return guess
 
 
 @device
@@ -284,45 +305,49 @@ def sample_field(
         fx, fy, fz = x - i0, y - j0, z - k0
         for c in range(sampled_others.shape[1]):
             sampled_others[n, c] = 0.0
-        known = 0.0
-        lacking = 0.0
+        rows = np.empty(8, np.int64)
         side = 0.0
-        total = 0.0
-        heaviest = -1.0
-        nearest = np.int32(-1)
         for corner in range(8):
-            i = i0 + (corner >> 2)
-            j = j0 + ((corner >> 1) & 1)
-            k = k0 + (corner & 1)
-            weight = (
-                (fx if corner >> 2 else 1.0 - fx)
-                * (fy if (corner >> 1) & 1 else 1.0 - fy)
-                * (fz if corner & 1 else 1.0 - fz)
-            )
+            i, j, k = i0 + (corner >> 2), j0 + ((corner >> 1) & 1), k0 + (corner & 1)
             bi, bj, bk = i // r, j // r, k // r
             row = find_bucket(table_keys, table_values, pack_bucket(bi, bj, bk))
-            if row < 0:
-                lacking += weight
-                continue
-            li, lj, lk = i - bi * r, j - bj * r, k - bk * r
-            value = distance[row, 0, li, lj, lk]
-            total += weight * value
-            side = 1.0 if value > 0.0 else -1.0
-            index = primitive[row, 0, li, lj, lk]
-            if weight > heaviest:
-                heaviest = weight
-                nearest = index
-            if index >= 0:
-                known += weight
-                for c in range(sampled_others.shape[1]):
-                    sampled_others[n, c] += weight * others[row, c, li, lj, lk]
+            rows[corner] = row
+            if row >= 0:
+                value = distance[row, 0, i - bi * r, j - bj * r, k - bk * r]
+                side = 1.0 if value > 0.0 else -1.0
         if side == 0.0:
             side = missing_side(
                 corners, box, dipole, np.int64(math.floor(x + 0.5)),
                 np.int64(math.floor(y + 0.5)), np.int64(math.floor(z + 0.5)), r, voxel, surface,
                 flip, nodes,
             )  # fmt: skip
-        sampled_distance[n] = total + lacking * side * band
+        known = 0.0
+        total = 0.0
+        heaviest = -1.0
+        nearest = np.int32(-1)
+        for corner in range(8):
+            weight = (
+                (fx if corner >> 2 else 1.0 - fx)
+                * (fy if (corner >> 1) & 1 else 1.0 - fy)
+                * (fz if corner & 1 else 1.0 - fz)
+            )
+            row = rows[corner]
+            if row < 0:  # summed in the same order as if it were stored
+                total += weight * side * band
+                continue
+            i = (i0 + (corner >> 2)) % r
+            j = (j0 + ((corner >> 1) & 1)) % r
+            k = (k0 + (corner & 1)) % r
+            total += weight * distance[row, 0, i, j, k]
+            index = primitive[row, 0, i, j, k]
+            if weight > heaviest:
+                heaviest = weight
+                nearest = index
+            if index >= 0:
+                known += weight
+                for c in range(sampled_others.shape[1]):
+                    sampled_others[n, c] += weight * others[row, c, i, j, k]
+        sampled_distance[n] = total
         sampled_primitive[n] = nearest
         if known > 0.0:
             for c in range(sampled_others.shape[1]):

@@ -215,26 +215,36 @@ def winding_number(corners, box, dipole, x, y, z, nodes):
 
 
 @device
-def plane_misses(corners, t, x, y, z, half):
-    """Whether a cube of half edge `half` around a place lies on one side of a triangle's plane."""
-    ux, uy, uz = (
-        corners[t, 3] - corners[t, 0],
-        corners[t, 4] - corners[t, 1],
-        corners[t, 5] - corners[t, 2],
-    )
-    wx, wy, wz = (
-        corners[t, 6] - corners[t, 0],
-        corners[t, 7] - corners[t, 1],
-        corners[t, 8] - corners[t, 2],
-    )
-    nx, ny, nz = uy * wz - uz * wy, uz * wx - ux * wz, ux * wy - uy * wx
-    away = nx * (x - corners[t, 0]) + ny * (y - corners[t, 1]) + nz * (z - corners[t, 2])
-    return abs(away) > half * (abs(nx) + abs(ny) + abs(nz)) * (1.0 + 1e-12)
+def gap(lower, upper, place, half):
+    """Distance along an axis of the range [lower, upper] from that of +-half around a place."""
+    return max(0.0, max(lower - place, place - upper) - half)
 
 
 @device
-def cube_is_near(corners, box, x, y, z, half, nodes):
-    """Whether a triangle (almost) touches the cube of half edge `half` around a place."""
+def triangle_is_near(corners, t, x, y, z, half, margin):
+    """Whether a triangle may lie within a margin of the cube of half edge `half` around a place.
+
+    Its box and its plane are tried, not its edges: a few cubes too many pass.
+    """
+    ax, ay, az = corners[t, 0], corners[t, 1], corners[t, 2]
+    bx, by, bz = corners[t, 3], corners[t, 4], corners[t, 5]
+    cx, cy, cz = corners[t, 6], corners[t, 7], corners[t, 8]
+    dx = gap(min(ax, min(bx, cx)), max(ax, max(bx, cx)), x, half)
+    dy = gap(min(ay, min(by, cy)), max(ay, max(by, cy)), y, half)
+    dz = gap(min(az, min(bz, cz)), max(az, max(bz, cz)), z, half)
+    if dx * dx + dy * dy + dz * dz > margin * margin:
+        return False
+    ux, uy, uz = bx - ax, by - ay, bz - az
+    wx, wy, wz = cx - ax, cy - ay, cz - az
+    nx, ny, nz = uy * wz - uz * wy, uz * wx - ux * wz, ux * wy - uy * wx
+    away = abs(nx * (x - ax) + ny * (y - ay) + nz * (z - az))
+    reach = half * (abs(nx) + abs(ny) + abs(nz)) + margin * math.sqrt(nx * nx + ny * ny + nz * nz)
+    return away <= reach * (1.0 + 1e-12)
+
+
+@device
+def cube_is_near(corners, box, x, y, z, half, margin, nodes):
+    """Whether a triangle may lie within a margin of the cube of half edge `half` around a place."""
     count = corners.shape[0]
     leaves = box.shape[0] // 2
     nodes[0] = 1
@@ -242,11 +252,10 @@ def cube_is_near(corners, box, x, y, z, half, nodes):
     while top > 0:
         top -= 1
         node = nodes[top]
-        if (
-            box[node, 0] > x + half or box[node, 3] < x - half
-            or box[node, 1] > y + half or box[node, 4] < y - half
-            or box[node, 2] > z + half or box[node, 5] < z - half
-        ):  # fmt: skip
+        dx = gap(box[node, 0], box[node, 3], x, half)
+        dy = gap(box[node, 1], box[node, 4], y, half)
+        dz = gap(box[node, 2], box[node, 5], z, half)
+        if dx * dx + dy * dy + dz * dz > margin * margin:
             continue
         if node < leaves:
             nodes[top] = 2 * node + 1
@@ -256,12 +265,7 @@ def cube_is_near(corners, box, x, y, z, half, nodes):
         first = leaf_start(node - leaves, leaves, count)
         last = leaf_start(node - leaves + 1, leaves, count)
         for t in range(first, last):
-            away = False
-            for k in range(3):
-                place = x if k == 0 else (y if k == 1 else z)
-                a, b, c = corners[t, k], corners[t, 3 + k], corners[t, 6 + k]
-                away |= min(a, min(b, c)) > place + half or max(a, max(b, c)) < place - half
-            if not away and not plane_misses(corners, t, x, y, z, half):
+            if triangle_is_near(corners, t, x, y, z, half, margin):
                 return True
     return False
 
@@ -273,7 +277,7 @@ def find_near_cubes(corners, box, coords, size, margin, near):
         nodes = np.empty(STACK, np.int64)
         near[n] = cube_is_near(
             corners, box, (coords[n, 0] + 0.5) * size, (coords[n, 1] + 0.5) * size,
-            (coords[n, 2] + 0.5) * size, 0.5 * size + margin, nodes,
+            (coords[n, 2] + 0.5) * size, 0.5 * size, margin, nodes,
         )  # fmt: skip
 
 

@@ -48,7 +48,7 @@ def voxel_at(neighbours, b, r, i, j, k):
     elif k >= r:
         way += 1
         k -= r
-    return (b if way == 13 else neighbours[b, way]), i, j, k
+    return (np.int64(b) if way == 13 else np.int64(neighbours[b, way])), i, j, k
 
 
 @device
@@ -198,7 +198,7 @@ def viscous_rows(
     for b in prange(neighbours.shape[0]):
         rows_of_bucket(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, b, counts, rhs,
+            solid_slips, kappa, np.int64(b), counts, rhs,
         )  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def fill_viscous_matrix(
     for b in prange(neighbours.shape[0]):
         fill_bucket_rows(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, b, starts, columns, data,
+            solid_slips, kappa, np.int64(b), starts, columns, data,
         )  # fmt: skip
 
 

@@ -13,7 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
+from loki_core.linear_solvers.pockets import constant_of, hold_pockets
+from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
+from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
@@ -22,29 +24,86 @@ Fill = Callable[[Array, Array, Array], None]
 
 
 def voxel_system(
-    volume: DiscreteVolume, counts: NDArray[np.int32], fill: Fill, *, rows_per_bucket: int
+    volume: DiscreteVolume,
+    counts: NDArray[np.int32],
+    fill: Fill,
+    *,
+    rows_per_bucket: int,
+    is_closed: bool = False,
+    has_pockets: bool = False,
 ) -> SparseSystem:
     """Assemble a symmetric positive definite system over a volume's local Buckets. Collective.
 
     Args:
-        counts: Entries of each local row.
+        counts: Entries of each local row; the first is the diagonal's.
         fill: Writes all rows, given their starts [rows + 1], to columns and data.
         rows_per_bucket: Unknowns of a Bucket.
+        is_closed: Whether a constant can be added to all unknowns.
+        has_pockets: Whether parts of the system may be cut off from the rest.
     """
-    buckets = volume.buckets
-    starts = np.zeros(len(counts) + 1, np.int32 if counts.sum(dtype=np.int64) < 2**31 else np.int64)
+    buckets, comm = volume.buckets, volume.domain.comm
+    rows = len(counts)
+    starts = np.zeros(rows + 1, np.int32 if counts.sum(dtype=np.int64) < 2**31 else np.int64)
     np.cumsum(counts, out=starts[1:])
     columns = np.empty(int(starts[-1]), np.int32)
     data = np.empty(int(starts[-1]), volume.dtype)
     fill(starts, columns, data)
     ghost_rows = None
-    if volume.domain.comm.size > 1:
-        rows = len(counts)
+    if comm.size > 1:
         foreign = columns >= rows
         touched, places = np.unique(columns[foreign], return_inverse=True)
         columns[foreign] = rows + places.astype(np.int32)
         bucket = touched // rows_per_bucket - buckets.local_count
-        place = touched % rows_per_bucket
         # Ranks own runs of the curve, so a row's number is its Bucket's place among all.
-        ghost_rows = buckets.ghosts[bucket].astype(np.int64) * rows_per_bucket + place
-    return SparseSystem(starts, columns, data, comm=volume.domain.comm, ghost_rows=ghost_rows)
+        ghost_rows = buckets.ghosts[bucket].astype(np.int64) * rows_per_bucket
+        ghost_rows += touched % rows_per_bucket
+    null_space: list[Vector] = []
+    if has_pockets:
+        null_space = hold_pockets(starts, columns, data, comm, ghost_rows)
+    elif is_closed:
+        null_space = constant_of(counts > 0, comm)
+    return SparseSystem(
+        starts, columns, data, comm=comm, ghost_rows=ghost_rows, null_space=null_space
+    )
+
+
+def attainable(system: SparseSystem, b: Vector, faces: Array, tolerance: float) -> float:
+    """Tolerance that is not below the round-off of the velocities behind b.
+
+    In still air all of b is round-off: no pressure could take that away.
+    """
+    comm = system.comm
+    flat = faces.reshape(-1)
+    speeds = comm.all_reduce(np.array([np.dot(flat.astype(np.float64), flat)]), "sum")[0]
+    scale = np.sqrt(system.dot(b, b))
+    if not scale > 0.0:
+        return tolerance
+    noise = 0.5 * float(np.finfo(faces.dtype).eps) * np.sqrt(speeds)
+    return float(min(0.5, max(tolerance, noise / scale)))
+
+
+class FluidSolve:
+    """A solver that is kept from step to step, with what it prepared."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self._solver: Any = None
+        self._name = ""
+
+    def prepare(self, system: SparseSystem, name: str, *, reuse: str | None = None) -> None:
+        """Take a new matrix; `reuse` says what of the last one still holds."""
+        self.system = system
+        if name == "auto":
+            name = "smoothed_aggregation"
+        if self._solver is None or name != self._name:
+            self._solver, reuse = _SOLVERS[name](), None
+            self._name = name
+        self._solver.prepare(system, reuse)
+
+    def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
+        """Improve x. Collective."""
+        return self._solver.solve(b, x, tol=tol, max_iterations=max_iterations)
+
+
+_SOLVERS = {"smoothed_aggregation": SmoothedAggregation, "conjugate_gradient": ConjugateGradient}
+SOLVERS = ("auto", "smoothed_aggregation", "conjugate_gradient", "direct")

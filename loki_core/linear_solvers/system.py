@@ -6,13 +6,15 @@ does not depend on their number where the System can offer that.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Vector = NDArray[np.float64]
+Rows = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[Any]]
 
 
 class System(Protocol):
@@ -23,12 +25,14 @@ class System(Protocol):
         size: Unknowns of this rank.
         block_size: Unknowns that belong together: 1, 3, 6.
         null_space: Vectors n with A n = 0, orthonormal over all ranks; empty for a regular system.
+        near_null_space: Vectors that A makes small; None stands for the constant vector.
     """
 
     kind: str
     size: int
     block_size: int
     null_space: list[Vector]
+    near_null_space: Sequence[NDArray[Any]] | None
 
     def multiply(self, x: Vector, out: Vector) -> None:
         """Write A x to out. Collective."""
@@ -39,6 +43,9 @@ class System(Protocol):
     def diagonal(self) -> Vector:
         """The diagonal of A, this rank's part."""
 
+    def csr(self) -> Rows:
+        """This rank's rows as (indptr, indices, data); columns from `size` on are ghosts."""
+
 
 @dataclass(frozen=True)
 class SolveReport:
@@ -46,7 +53,9 @@ class SolveReport:
 
     Attributes:
         size: Unknowns over all ranks.
-        residual: |b - A x| / |b|, not preconditioned; b without its part in the null space.
+        residual: |b - A x| / |b|, not preconditioned; b without its part in the null space. For a
+            complementarity problem: the largest |min(x - l, A x + b)|, relative (see there).
+        fell_back_from: The solver that failed before this one, with the reason; None if none did.
     """
 
     solver: str
@@ -55,3 +64,4 @@ class SolveReport:
     seconds: float
     residual: float
     converged: bool
+    fell_back_from: str | None = None

@@ -51,7 +51,7 @@ Int32 = NDArray[np.int32]
 MODES = ("solid_inside", "solid_outside", "shell")
 #: Voxels beyond the band within which Buckets are stored too, so that a sample between a stored
 #: Bucket and a missing one finds the same value in both.
-MARGIN = 0.51
+MARGIN = 0.87
 #: Most Buckets that a rank measures, of 512 voxels and 20 bytes each.
 LARGEST_FIELD = 1 << 21
 BATCH = 4096  # Buckets that are measured at a time
@@ -108,6 +108,15 @@ class Triangles:
             excess.astype(np.float64),
         )
 
+    def to_document(self) -> dict[str, NDArray[Any]]:
+        """Return plain arrays by name."""
+        return {name: getattr(self, name) for name in self.__dataclass_fields__}
+
+    @classmethod
+    def from_document(cls, document: Mapping[str, Any]) -> Triangles:
+        """Read what `to_document` wrote."""
+        return cls(**{name: np.asarray(document[name]) for name in cls.__dataclass_fields__})
+
     @property
     def count(self) -> int:
         """Number of triangles."""
@@ -159,9 +168,9 @@ class SignedDistance:
             hint = did_you_mean(self.mode, MODES)
             raise SetupError(f'{self.name}: mode = "{self.mode}" is not known{hint}')
         self.volume = DiscreteVolume(self.domain, name=self.name, dtype=self.dtype)
-        self.voxel_size = self.domain.bucket_size / self.resolution
         # The voxels on both sides of the surface must know it, and their neighbours too.
-        self.band = max(float(self.band), 2.0 * self.voxel_size)
+        band = max(float(self.band), 2.0 * self.voxel_size)
+        self.band = float(np.asarray(band, self.dtype))  # as it is stored
         for name, dtype, components, background in (
             ("distance", None, 1, self.band),
             ("primitive", np.int32, 1, -1),
@@ -177,6 +186,11 @@ class SignedDistance:
             )
         self._tree: TriangleTree | None = None
         self._triangles: Triangles | None = None
+
+    @property
+    def voxel_size(self) -> float:
+        """Edge of a voxel [m]."""
+        return self.domain.bucket_size / self.resolution
 
     # -- what is solid ---------------------------------------------------------------------
 
@@ -237,6 +251,22 @@ class SignedDistance:
             painted: Location and values of each channel that is carried.
             within: Buckets [n, 3] of interest, named by any rank; all Buckets if None.
         """
+        self.follow(triangles, position)
+        points = np.zeros((len(position), 3)) if velocity is None else np.asarray(velocity)
+        self._carried = {"velocity": (triangles.points, _flat(points))}
+        for name, (location, values) in (painted or {}).items():
+            elements = {
+                "point": triangles.points,
+                "vertex": triangles.vertices,
+                "primitive": np.repeat(triangles.primitives[:, None], 3, axis=1),
+            }[location]
+            self._carried[name] = (elements, _flat(values))
+        self.volume.set_buckets(self._select(within))
+        self._measure(self.volume.buckets.local)
+        self.refresh_ghosts()
+
+    def follow(self, triangles: Triangles, position: Floats) -> None:
+        """Take the mesh without measuring it: the stored voxels are those of this mesh already."""
         self._triangles = triangles
         self._tree = None
         if triangles.count:
@@ -249,18 +279,6 @@ class SignedDistance:
                 )
             self._tree = build_tree(corners)
         self._border = _border_edges(triangles, position)
-        points = np.zeros((len(position), 3)) if velocity is None else np.asarray(velocity)
-        self._carried = {"velocity": (triangles.points, _flat(points))}
-        for name, (location, values) in (painted or {}).items():
-            elements = {
-                "point": triangles.points,
-                "vertex": triangles.vertices,
-                "primitive": np.repeat(triangles.primitives[:, None], 3, axis=1),
-            }[location]
-            self._carried[name] = (elements, _flat(values))
-        self.volume.set_buckets(self._select(within))
-        self._measure(self.volume.buckets.local)
-        self._exchange()
 
     def move_within(self, within: Int32) -> None:
         """Keep the mesh, and measure what is new of other Buckets of interest. Collective."""
@@ -271,9 +289,10 @@ class SignedDistance:
         self.volume.set_buckets(self._select(within))
         now = pack_buckets(self.volume.buckets.local_coords)
         self._measure(np.flatnonzero(~np.isin(now, before)).astype(np.int32))
-        self._exchange()
+        self.refresh_ghosts()
 
-    def _exchange(self) -> None:
+    def refresh_ghosts(self) -> None:
+        """Make the layer of voxels around this rank's Buckets current. Collective."""
         pending = self.volume.post_ghosts(list(self.volume.channels), halo=1, corners=True)
         if pending is not None:
             pending.wait()
@@ -395,8 +414,10 @@ class SignedDistance:
     def sample(self, position: NDArray[Any]) -> Sample:
         """Sample at positions [n, 3] relative to the domain's origin, in Buckets of this rank."""
         position = np.ascontiguousarray(position, np.float64)
-        names = ["velocity", *self.channels]
-        others = np.concatenate([self.volume.with_ghosts(name) for name in names], axis=1)
+        others = self.volume.with_ghosts("velocity")
+        if self.channels:
+            painted = [self.volume.with_ghosts(name) for name in self.channels]
+            others = np.concatenate((others, *painted), axis=1)
         distance, primitive = np.empty(len(position)), np.empty(len(position), np.int32)
         sampled = np.empty((len(position), others.shape[1]))
         tree = self._tree
@@ -406,7 +427,7 @@ class SignedDistance:
         sample_field(
             tree.corners, tree.box, tree.dipole, self.surface_kind, self.flip, self.band,
             self.voxel_size, *self.volume.buckets.table, self.volume.with_ghosts("distance"),
-            self.volume.with_ghosts("primitive"), np.ascontiguousarray(others), position,
+            self.volume.with_ghosts("primitive"), others, position,
             distance, primitive, sampled,
         )  # fmt: skip
         ends = np.cumsum([3, *self.channels.values()])
@@ -502,7 +523,7 @@ def _boundary_vertices(body: Body) -> Int32:
         return np.empty((0, 3), np.int32)
     keys = np.sort(body.tetrahedra.reshape(-1)[vertices], axis=1)
     _, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    return vertices[counts[inverse.reshape(-1)] == 1].astype(np.int32)
+    return np.asarray(vertices[counts[inverse.reshape(-1)] == 1], np.int32)
 
 
 def _lattice(first: Int32, last: Int32) -> Int32:

@@ -358,6 +358,8 @@ class Volume(Object):
             self.geometry_version += 1
             self._classify(surroundings)
         self._hold_walls(surroundings, self.volume.local("velocity"))
+        if "divergence" in self.volume.channels:  # sources add to it next
+            self.volume.local("divergence")[:] = 0.0
 
     def _classify(self, surroundings: Surroundings) -> None:
         volume, buckets = self.volume, self.volume.buckets
@@ -422,7 +424,7 @@ class Volume(Object):
         """Complete the Tasks' declarations with the channels that this volume has."""
         has = self.volume.channels
         extra: dict[str, tuple[str, ...]] = {
-            "update_boundaries": ("solid_velocity",),
+            "update_boundaries": ("solid_velocity", "divergence"),
             "advect_momentum": ("start_velocity",),
             "reset_forces": ("force", "drag"),
             "advect_channels": self.materials,
@@ -490,8 +492,14 @@ class Volume(Object):
         volume.mark_written("velocity")
 
     def extend_into_solids(self, names: Sequence[str]) -> None:
-        """Fill solid cells and faces near the gas with what the gas has there."""
-        if self.colliders:
+        """Fill solid cells and faces near the gas with what the gas has there.
+
+        Solids that hold the gas keep their own velocity.
+        """
+        held = ("no_slip", "auto") if self.viscous else ("no_slip",)
+        if self.colliders and all(collider.slip in held for collider in self.colliders):
+            names = [name for name in names if self.volume.channel(name).location == "cell"]
+        if self.colliders and names:
             from loki_core.objects.extension import extend
 
             extend(self.volume, names, layers=3)

@@ -2,8 +2,8 @@
 
     dc/dt = -w rate (c - c0),     c(t + dt) = c0 + (c(t) - c0) exp(-w rate dt)
 
-Exact for any dt. c0 is the channel's background: no smoke, the ambient temperature, rest. Smoke that
-fades is an artist's control (matter is lost); a temperature that fades is Newton's law of cooling.
+Exact for any dt. c0 is the channel's background: no smoke, the ambient temperature, rest. Smoke
+that fades is an artist's control (matter is lost); heat that fades is Newton's law of cooling.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
-from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.kernels.jit import kernel, parallel_kernel, prange
 from loki_core.operators.guide import StreamOnVoxels
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
@@ -81,8 +81,9 @@ class DissipationAction(Operator, behavior=DissipationOperator):
                     else self._streams.on_cells(*source, volume=volume, like=name)
                 )
                 weight, step_of_weight = sampled.reshape(-1), 1
-            background = values.dtype.type(volume.channel(name).background)
-            fade_values(float(exponent), weight, step_of_weight, background, values.reshape(-1))
+            background = np.array(volume.channel(name).background, values.dtype)
+            rows = values.reshape(values.shape[0] * values.shape[1], -1)
+            fade_rows(float(exponent), weight, step_of_weight, background, rows)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -107,8 +108,24 @@ class DissipationAction(Operator, behavior=DissipationOperator):
 
 
 @parallel_kernel
-def fade_values(exponent, weight, step, background, values):
-    """Multiply the distance of values [n] from their background by exp(-w exponent)."""
-    for i in prange(values.shape[0]):
-        factor = np.exp(-weight[i * step] * exponent)
-        values[i] = background + (values[i] - background) * factor
+def fade_rows(exponent, weight, step, background, rows):
+    """Multiply the distance of values from their background by exp(-w exponent).
+
+    Args: rows [buckets * components, voxels]; background [components]; weight flat, or one number
+        with step 0.
+    """
+    for n in prange(rows.shape[0]):
+        fade_row(exponent, weight, step, background[n % background.shape[0]], n, rows[n])
+
+
+@kernel
+def fade_row(exponent, weight, step, base, n, row):
+    """Do one component of one Bucket."""
+    if step == 0:
+        factor = np.exp(-weight[0] * exponent)
+        for i in range(row.shape[0]):
+            row[i] = base + (row[i] - base) * factor
+    else:
+        first = n * row.shape[0]
+        for i in range(row.shape[0]):
+            row[i] = base + (row[i] - base) * np.exp(-weight[first + i] * exponent)

@@ -23,14 +23,12 @@ from loki_core.data.voxel_field import VoxelField
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.objects.volume_input import cell_positions, in_parts
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
-
-#: Buckets whose positions are held at a time while a stream is sampled.
-BUCKETS_PER_SAMPLE = 256
 
 
 class GuideOperator(Behavior, kind="operator"):
@@ -100,7 +98,7 @@ class GuideAction(Operator, behavior=GuideOperator):
                 self.target.scope, settings.mask, settings.mask_channel, volume=volume
             )
             weight, step = sampled.reshape(-1), 1
-        mass = float(self.target.settings.density) * volume.voxel_size("velocity") ** 3
+        mass = float(self.target.face_mass)
         accumulate_guide(
             velocity.reshape(-1),
             wanted.reshape(-1),
@@ -158,6 +156,7 @@ class StreamOnVoxels:
     def __init__(self, label: str) -> None:
         self.label = label
         self._fields: dict[tuple[str, str, int], tuple[Voxels, list[VoxelField]]] = {}
+        self._sampled: dict[tuple[str, str, str], tuple[list[VoxelField], int, Array]] = {}
 
     def on_faces(
         self,
@@ -170,27 +169,37 @@ class StreamOnVoxels:
     ) -> Array:
         """Values on the faces of local Buckets, shape [local, 3, r, r, r], in the volume's type.
 
+        They are kept while stream and Buckets stay the same, so do not write to them.
+
         Args:
             scope: Whose inputs hold the stream.
             components: 3 takes component a for the faces across axis a; 1 the same scalar for all.
         """
         fields = self._of(scope, stream, channel, components)
-        local = volume.local("velocity")
-        sampled = np.empty_like(local)
+        known = self._sampled.get((stream, channel, "faces"))
+        if known is not None and known[0] is fields and known[1] == volume.layout_version:
+            return known[2]
+        sampled = np.empty_like(volume.local("velocity"))
         for a in range(3):
-            place = np.full(3, 0.5)
-            place[a] = 0.0
-            field = fields[a % len(fields)]
-            _sample(field, volume, local.shape[2], place, sampled[:, a])
+            _sample(fields[a % len(fields)], volume, "velocity", a, sampled[:, a])
+        self._sampled[stream, channel, "faces"] = (fields, volume.layout_version, sampled)
         return sampled
 
     def on_cells(
         self, scope: Any, stream: str, channel: str, *, volume: DiscreteVolume, like: str
     ) -> Array:
-        """Scalars in the cells of local Buckets, shaped and typed as the channel `like`."""
+        """Scalars in the cells of local Buckets, shaped and typed as the channel `like`.
+
+        They are kept while stream and Buckets stay the same, so do not write to them.
+        """
         fields = self._of(scope, stream, channel, 1)
+        known = self._sampled.get((stream, channel, like))
+        if known is not None and known[0] is fields and known[1] == volume.layout_version:
+            return known[2]
         sampled = np.empty_like(volume.local(like))
-        _sample(fields[0], volume, sampled.shape[2], np.full(3, 0.5), sampled[:, 0])
+        _sample(fields[0], volume, like, None, sampled[:, 0])
+        sampled[:, 1:] = sampled[:, :1]
+        self._sampled[stream, channel, like] = (fields, volume.layout_version, sampled)
         return sampled
 
     def _of(self, scope: Any, stream: str, channel: str, components: int) -> list[VoxelField]:
@@ -233,17 +242,12 @@ def _component_fields(
 
 
 def _sample(
-    field: VoxelField, volume: DiscreteVolume, r: int, place: NDArray[np.float64], out: Array
+    field: VoxelField, volume: DiscreteVolume, like: str, axis: int | None, out: Array
 ) -> None:
-    """Fill out [local, r, r, r] at a place [3] inside the voxels, in voxel units."""
-    domain, coords = volume.domain, volume.buckets.local_coords
-    inside = np.stack(np.meshgrid(*[np.arange(r)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
-    inside = (inside + place) * (domain.bucket_size / r)
-    for first in range(0, len(coords), BUCKETS_PER_SAMPLE):
-        some = slice(first, first + BUCKETS_PER_SAMPLE)
-        position = coords[some, None] * domain.bucket_size + inside[None]
-        sampled = field.sample(position.reshape(-1, 3), domain)
-        out[some] = sampled.reshape(-1, r, r, r)
+    """Fill out [local, r, r, r] in the cells of a channel, or on its lower faces along an axis."""
+    for part in in_parts(volume.buckets.local):
+        position = cell_positions(volume, like, part, axis=axis)
+        out[part] = field.sample(position, volume.domain).reshape(-1, *out.shape[1:])
 
 
 @parallel_kernel

@@ -58,6 +58,7 @@ class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator
         accumulates=("volume.force",),
         halo=HALO,
         corners=True,
+        local_sums=True,
     )
     def confine(self, access: Access, step: Step) -> None:
         """Add the confinement force."""
@@ -78,7 +79,7 @@ class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator
                 ),
                 1,
             )
-        mass = float(self.target.settings.density) * h**3
+        mass = float(self.target.face_mass)
         accumulate_confinement(
             velocity,
             access["volume.open_fraction"] if has_walls else even,
@@ -100,7 +101,5 @@ class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator
     ) -> tuple[Stage, Declaration]:
         """Read the walls too, where the volume has any."""
         if "open_fraction" in self.target.data["volume"].channels:
-            declaration = replace(
-                declaration, reads=(*declaration.reads, "volume.open_fraction")
-            )
+            declaration = replace(declaration, reads=(*declaration.reads, "volume.open_fraction"))
         return super().declare(name, stage, declaration)

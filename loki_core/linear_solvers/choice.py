@@ -1,0 +1,102 @@
+"""Which linear solver takes a system, and what happens when it fails.
+
+Automatic: small systems and those that are not spd directly, other spd systems by smoothed
+aggregation. When a solve does not converge the next solver is tried from the same start, and the
+report says so. Conjugate gradients, plain or preconditioned, never get a system that is not spd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from loki_core.errors import DivergenceError, LokiError, SetupError, did_you_mean
+from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
+from loki_core.linear_solvers.direct import Direct
+from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
+from loki_core.linear_solvers.sparse_system import SparseSystem
+from loki_core.linear_solvers.system import SolveReport, Vector
+
+Solver = SmoothedAggregation | ConjugateGradient | Direct
+SOLVERS: dict[str, type[Solver]] = {
+    "smoothed_aggregation": SmoothedAggregation,
+    "conjugate_gradient": ConjugateGradient,
+    "direct": Direct,
+}
+NAMES = ("auto", *SOLVERS)
+SMALL = 1000  # unknowns over all ranks for which a factorisation is quicker than a hierarchy
+
+
+def choose_solver(system: SparseSystem, name: str = "auto") -> Solver:
+    """Return a solver for a system, not prepared; the same on all ranks.
+
+    Args:
+        name: "auto", or a solver by its name.
+    """
+    return SOLVERS[_order(system, name)[0]]()
+
+
+def solve_with_fallback(
+    system: SparseSystem,
+    b: Vector,
+    x: Vector,
+    *,
+    name: str = "auto",
+    solver: Solver | None = None,
+    tol: float = 1e-8,
+    max_iterations: int = 1000,
+) -> SolveReport:
+    """Solve A x = b, by the next solver where one fails. Collective.
+
+    Args:
+        name: Which solver comes first: "auto", or its name.
+        solver: One that is prepared for this system already, used first.
+
+    Raises:
+        DivergenceError: When every solver failed; x is as it was.
+    """
+    order = _order(system, solver.name if solver is not None else name)
+    start = x.copy()
+    failures: list[str] = []
+    last: SolveReport | None = None
+    for candidate in order:
+        x[:] = start
+        attempt = solver if solver is not None and candidate == solver.name else None
+        try:
+            if attempt is None:
+                attempt = SOLVERS[candidate]()
+                attempt.prepare(system)
+            report = attempt.solve(b, x, tol=tol, max_iterations=max_iterations)
+        except LokiError as error:
+            failures.append(f"{candidate} ({error})")
+            continue
+        if report.converged:
+            return replace(report, fell_back_from="; ".join(failures) or None)
+        last = report
+        failures.append(
+            f"{candidate} (residual {report.residual:.2g} after {report.iterations} iterations, "
+            f"wanted {tol:.2g})"
+        )
+    x[:] = start
+    residual = "unknown" if last is None else f"{last.residual:.3g}"
+    iterations = 0 if last is None else last.iterations
+    raise DivergenceError(
+        f"a linear system of {system.total_size} unknowns ({system.kind}) was not solved: "
+        f"{iterations} iterations, residual {residual}; tried {'; '.join(failures)}; "
+        "look for values that are not finite, a wrong null space, or a matrix that is not spd"
+    )
+
+
+def _order(system: SparseSystem, name: str) -> list[str]:
+    """Solvers to try, in order."""
+    if name not in NAMES:
+        raise SetupError(f'linear solver "{name}" is not known{did_you_mean(name, NAMES)}')
+    if system.kind != "spd":
+        if name in ("smoothed_aggregation", "conjugate_gradient"):
+            raise SetupError(
+                f'linear solver "{name}" cannot solve a {system.kind} system; use "direct" or "auto"'
+            )
+        return ["direct"]
+    first = name
+    if name == "auto":
+        first = "direct" if system.total_size <= SMALL else "smoothed_aggregation"
+    return [first, *(other for other in SOLVERS if other != first)]

@@ -1,0 +1,138 @@
+"""Direct solution by sparse factorisation: the fail-safe for systems of moderate size.
+
+scipy's SuperLU, or PARDISO where `pypardiso` is installed. On several ranks the system is gathered
+and factorised on each of them. A singular system is bordered by its null space.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from loki_core.errors import DivergenceError, SetupError
+from loki_core.linear_solvers.sparse_system import SparseSystem
+from loki_core.linear_solvers.system import SolveReport, Vector
+
+SIZE_LIMIT = 150_000  # unknowns over all ranks: fill-in in three dimensions grows as n^(4/3)
+
+
+class Direct:
+    """Factorise in `prepare`, substitute in `solve`; for systems of any kind."""
+
+    name = "direct"
+
+    def __init__(self, *, size_limit: int = SIZE_LIMIT) -> None:
+        self.size_limit = size_limit
+        self._factors: Any = None
+
+    def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:
+        """Gather and factorise; reuse = "values" keeps the factors of an equal system. Collective."""
+        if system.total_size > self.size_limit:
+            raise SetupError(
+                f"a direct solve of {system.total_size} unknowns would need too much memory (limit "
+                f"{self.size_limit}); raise Direct(size_limit=...) or use smoothed_aggregation"
+            )
+        if reuse == "values" and self._factors is not None and system is self.system:
+            return
+        self.system = system
+        comm, halo = system.comm, system.halo
+        indptr, indices, data = system.csr()
+        own = np.repeat(np.arange(system.size, dtype=np.int64), np.diff(indptr)) + halo.first
+        rows = np.concatenate(comm.all_gather(own))
+        columns = np.concatenate(comm.all_gather(system.column_rows()[indices]))
+        values = np.concatenate(comm.all_gather(data.astype(np.float64)))
+        self._empty = np.bincount(rows, minlength=system.total_size) == 0
+        nulls = [np.concatenate(comm.all_gather(null)) for null in system.null_space]
+        error = None
+        try:
+            self._factors = _factorise(system.total_size, rows, columns, values, self._empty, nulls)
+        except (RuntimeError, MemoryError, ValueError) as failure:
+            self._factors = None
+            error = DivergenceError(
+                f"the direct solver could not factorise {system.total_size} unknowns: {failure}"
+            )
+        comm.raise_together(error)
+
+    def solve(
+        self, b: Vector, x: Vector, *, tol: float = 1e-8, max_iterations: int = 3
+    ) -> SolveReport:
+        """Solve, and refine until |b - A x| <= tol |b|. Collective."""
+        start, system = perf_counter(), self.system
+        halo = system.halo
+        empty = self._empty[halo.first : halo.first + system.size]
+        b = np.where(empty, 0.0, b)
+        for null in system.null_space:
+            b = b - system.dot(null, b) * null
+        scale = math.sqrt(system.dot(b, b))
+        product = np.empty_like(b)
+        if system.null_space or scale == 0.0:
+            x[~empty] = 0.0
+        iterations, norm = 0, math.inf
+        while True:
+            system.multiply(x, product)
+            residual = b - product
+            norm = math.sqrt(system.dot(residual, residual))
+            done = not norm > tol * scale or not math.isfinite(norm)
+            if done or iterations >= max(1, min(max_iterations, 3)):
+                break
+            whole = np.concatenate(system.comm.all_gather(residual))
+            x += self._factors(whole)[halo.first : halo.first + system.size]
+            iterations += 1
+        return SolveReport(
+            self.name,
+            system.total_size,
+            iterations,
+            perf_counter() - start,
+            norm / scale if scale > 0.0 else 0.0,
+            bool(norm <= tol * scale),
+        )
+
+
+def _factorise(
+    size: int, rows: Any, columns: Any, values: Any, empty: Any, nulls: list[Vector]
+) -> Any:
+    """Return a function that solves with the whole matrix."""
+    sparse = importlib.import_module("scipy.sparse")
+    idle = np.flatnonzero(empty)
+    all_rows = np.concatenate((rows, idle))
+    all_columns = np.concatenate((columns, idle))
+    entries = np.concatenate((values, np.ones(idle.size)))
+    matrix = sparse.csc_matrix((entries, (all_rows, all_columns)), shape=(size, size))
+    if nulls:
+        border = sparse.csc_matrix(np.stack(nulls, axis=1))
+        matrix = sparse.bmat([[matrix, border], [border.T, None]], format="csc")
+    solve = _pardiso(matrix) or _superlu(matrix)
+
+    def solve_whole(b: Vector) -> Vector:
+        padded = np.zeros(matrix.shape[0])
+        padded[:size] = b
+        found: Vector = solve(padded)[:size]
+        return np.where(empty, 0.0, found)
+
+    return solve_whole if size else lambda b: b
+
+
+def _superlu(matrix: Any) -> Any:
+    if matrix.shape[0] == 0:
+        return lambda b: b
+    linalg = importlib.import_module("scipy.sparse.linalg")
+    return linalg.splu(matrix).solve
+
+
+def _pardiso(matrix: Any) -> Any:
+    """PARDISO's solve, or None where it is not installed or refuses the matrix."""
+    if matrix.shape[0] == 0 or importlib.util.find_spec("pypardiso") is None:
+        return None
+    try:
+        pardiso = importlib.import_module("pypardiso")
+        solver = pardiso.PyPardisoSolver()
+        rows = matrix.tocsr()
+        solver.factorize(rows)
+    except (ImportError, OSError, RuntimeError, ValueError):
+        return None  # SuperLU takes its place
+    return lambda b: solver.solve(rows, b)

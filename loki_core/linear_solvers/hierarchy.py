@@ -1,0 +1,483 @@
+"""The levels of smoothed aggregation: aggregates, coarse matrices, one cycle over them.
+
+Each level is held in float32 but for the first, whose matrix is the system's own. The prolongator
+P = (I - omega D^-1 A) P0 is not stored: it is applied as a product with A, which costs a pass over
+the matrix and saves more memory than the whole of the coarse levels takes. Aggregates do not cross
+ranks; prolongator smoothing does, so that iterations hardly depend on the number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.errors import SetupError
+from loki_core.kernels import sparse_aggregation as aggregation
+from loki_core.kernels import sparse_cycle as cycle
+from loki_core.kernels.sparse_galerkin import coarse_rows, compact_rows, smoothing_energies
+from loki_core.kernels.sparse_sliced import BLOCK, LANES, dot_blocks
+from loki_core.linear_solvers.halo import Halo
+from loki_core.linear_solvers.sparse_system import SlicedMatrix
+
+Array = NDArray[Any]
+
+COARSEST = 500  # unknowns over all ranks that are solved directly
+MOST_LEVELS = 20
+# Degree of the Chebyshev smoother, and the range of eigenvalues below the largest that it damps:
+# on the first level, and on the coarse ones, where work is cheap.
+SMOOTHERS = ((2, 6.0), (3, 10.0))
+POWER_STEPS = 12
+SAMPLES = 1000  # aggregates from which the damping is taken
+
+
+@dataclass
+class Level:
+    """One level; vectors hold own rows and ghosts.
+
+    Attributes:
+        largest: Bound of the eigenvalues of D^-1 A.
+        omega: Damping of the prolongator's smoothing step.
+        aggregate: Aggregate of each own row, -1 for none; empty on the coarsest level.
+        inverse: This rank's rows of the dense inverse, on the coarsest level only.
+    """
+
+    matrix: SlicedMatrix
+    halo: Halo
+    inverse_diagonal: Array
+    labels: Array
+    largest: float = 2.0
+    omega: float = 2.0 / 3.0
+    aggregate: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    starts: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int32))
+    members: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
+    inverse: Array | None = None
+
+    def allocate(self) -> None:
+        """Make the vectors of the cycle."""
+        length = self.halo.length
+        self.r = np.zeros(self.halo.rows, dtype=np.float32)
+        self.x = np.zeros(length, dtype=np.float32)
+        self.y = np.zeros(length, dtype=np.float32)
+        self.v = np.zeros(length, dtype=np.float32)
+
+    @property
+    def entries(self) -> tuple[Array, Array, Array]:
+        """Slices, columns and values of the matrix."""
+        return self.matrix.slices, self.matrix.columns, self.matrix.values
+
+
+class Hierarchy:
+    """All levels of one matrix, finest first. Making one is collective."""
+
+    def __init__(
+        self,
+        matrix: SlicedMatrix,
+        halo: Halo,
+        *,
+        near_null_space: Sequence[Array] | None = None,
+        singular: bool = False,
+        aggregates_of: Hierarchy | None = None,
+    ) -> None:
+        labels = _labels(near_null_space, matrix.rows)
+        self.singular = singular
+        self.levels = [_make_level(matrix, halo, labels)]
+        while len(self.levels) < MOST_LEVELS:
+            level = self.levels[-1]
+            depth = len(self.levels) - 1
+            if level.halo.total <= COARSEST:
+                break
+            known = None
+            if aggregates_of is not None and depth < len(aggregates_of.levels) - 1:
+                known = aggregates_of.levels[depth]
+            _aggregate(level, known)
+            coarse_total = level.halo.comm.total(len(level.starts) - 1)
+            if coarse_total > 0.7 * level.halo.total or coarse_total == 0:
+                if coarse_total == 0 or level.halo.total > 8 * COARSEST:
+                    break  # nothing is strongly coupled: smoothing alone does it
+            self.levels.append(_coarsen(level))
+        last = self.levels[-1]
+        if last.halo.total <= 8 * COARSEST:
+            last.inverse = _dense_inverse(last, singular)
+        for level in self.levels:
+            level.allocate()
+        self._coefficients = [
+            _chebyshev(level.largest, *SMOOTHERS[min(depth, 1)])
+            for depth, level in enumerate(self.levels)
+        ]
+
+    def replace_first(self, matrix: SlicedMatrix, halo: Halo) -> None:
+        """Take a matrix that is nearly the first level's; the coarse levels stay. Collective."""
+        level = self.levels[0]
+        fresh = _make_level(matrix, halo, level.labels)
+        level.matrix, level.halo = matrix, halo
+        level.inverse_diagonal, level.largest = fresh.inverse_diagonal, fresh.largest
+        self._coefficients[0] = _chebyshev(level.largest, *SMOOTHERS[0])
+        if level.inverse is not None:
+            level.inverse = _dense_inverse(level, self.singular)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, the system's own matrix apart."""
+        total = 0
+        for depth, level in enumerate(self.levels):
+            arrays = [level.inverse_diagonal, level.aggregate, level.starts, level.members]
+            arrays += [level.r, level.x, level.y, level.v]
+            total += sum(a.nbytes for a in arrays) + (level.matrix.nbytes if depth else 0)
+            total += 0 if level.inverse is None else level.inverse.nbytes
+        return total
+
+    @property
+    def operator_complexity(self) -> float:
+        """Stored entries of all levels over those of the first."""
+        first = max(1, self.levels[0].matrix.values.size)
+        return sum(level.matrix.values.size for level in self.levels) / first
+
+    def apply(self) -> Array:
+        """Precondition `levels[0].r` by one cycle; return the result (own rows). Collective."""
+        self._cycle(0)
+        return self.levels[0].x[: self.levels[0].halo.rows]
+
+    def _cycle(self, depth: int) -> None:
+        level = self.levels[depth]
+        if level.inverse is not None:
+            gathered = np.concatenate(level.halo.comm.all_gather(level.r))
+            level.x[: level.halo.rows] = level.inverse @ gathered
+            return
+        coefficients = self._coefficients[depth]
+        cycle.scaled_start(level.inverse_diagonal, level.r, coefficients[0][0], level.x)
+        for step, (factor, momentum) in enumerate(coefficients[1:]):
+            self._relax(level, factor, momentum, momentum if step else 0.0)
+        if depth + 1 < len(self.levels):
+            self._correct(level, depth)
+        for factor, momentum in coefficients:
+            self._relax(level, factor, momentum, momentum)
+
+    def _relax(self, level: Level, factor: float, momentum: float, memory: float) -> None:
+        level.halo.refresh(level.x)
+        cycle.relax(
+            *level.entries, level.inverse_diagonal, level.r, level.x, factor, momentum, memory,
+            level.y,
+        )  # fmt: skip
+        level.x, level.y = level.y, level.x
+
+    def _correct(self, level: Level, depth: int) -> None:
+        """Add the next level's correction: x += P A_c^-1 P' (r - A x)."""
+        coarse = self.levels[depth + 1]
+        inverse = level.inverse_diagonal
+        level.halo.refresh(level.x)
+        cycle.scaled_residual(*level.entries, inverse, level.r, level.x, level.v)
+        level.halo.refresh(level.v)
+        cycle.smooth_transposed(*level.entries, inverse, level.omega, level.v, level.y)
+        cycle.restrict(level.starts, level.members, level.y, coarse.r)
+        self._cycle(depth + 1)
+        cycle.prolong(level.aggregate, coarse.x, level.v)
+        level.halo.refresh(level.v)
+        cycle.add_smoothed(*level.entries, inverse, level.omega, level.v, level.x)
+
+
+# -- building ------------------------------------------------------------------------------------
+
+
+def _labels(near_null_space: Sequence[Array] | None, rows: int) -> Array:
+    """Component of each unknown, from indicator vectors; empty when there is one component."""
+    if near_null_space is None or len(near_null_space) == 0:
+        return np.empty(0, dtype=np.int8)
+    labels = np.full(rows, -1, dtype=np.int8)
+    for number, vector in enumerate(near_null_space):
+        inside = vector != 0
+        constant = bool(np.all(vector[inside] == vector[inside][:1])) if inside.any() else True
+        if not constant or np.any(labels[inside] >= 0):
+            raise SetupError(
+                f"near_null_space[{number}] is not constant on unknowns of its own; smoothed "
+                "aggregation takes one indicator vector per component: use another solver for "
+                "systems with other near null spaces"
+            )
+        labels[inside] = number
+    return labels
+
+
+def _make_level(matrix: SlicedMatrix, halo: Halo, labels: Array) -> Level:
+    diagonal = matrix.diagonal()
+    inverse = np.zeros(matrix.rows, dtype=np.float32)
+    np.divide(1.0, diagonal, out=inverse, where=diagonal > 0.0, casting="same_kind")
+    inverse[~np.isfinite(inverse)] = 0.0
+    level = Level(matrix, halo, inverse, labels)
+    level.largest = _largest_eigenvalue(level)
+    return level
+
+
+def _largest_eigenvalue(level: Level) -> float:
+    """Bound the eigenvalues of D^-1 A: by row sums, or closer by the power method."""
+    comm, rows = level.halo.comm, level.matrix.rows
+    bounds = np.zeros((rows + BLOCK - 1) // BLOCK)
+    cycle.row_bounds(level.matrix.slices, level.matrix.values, level.inverse_diagonal, bounds)
+    bound = comm.maximum(float(bounds.max(initial=0.0)))
+    if not bound > 2.0001:  # diagonally dominant: the bound is close
+        return bound if bound > 0.0 else 2.0
+    x = np.zeros(level.halo.length, dtype=np.float32)
+    y = np.zeros_like(x)
+    start = np.arange(level.halo.first, level.halo.first + rows, dtype=np.uint32)
+    x[:rows] = (start * np.uint32(2654435761) >> np.uint32(8)).astype(np.float32) / 2.0**24 - 0.5
+    x[:rows][level.inverse_diagonal == 0.0] = 0.0
+    estimate, partial = 0.0, np.zeros_like(bounds)
+    zero = np.zeros(rows, dtype=np.float32)
+    for _ in range(POWER_STEPS):
+        level.halo.refresh(x)
+        cycle.scaled_residual(*level.entries, level.inverse_diagonal, zero, x, y)
+        dot_blocks(x[:rows], x[:rows], partial)
+        before = partial.sum()
+        dot_blocks(y[:rows], y[:rows], partial)
+        sums = comm.all_reduce(np.array([before, partial.sum()]), "sum")
+        if not (sums[0] > 0.0 and math.isfinite(sums[1])):
+            return bound
+        estimate = math.sqrt(sums[1] / sums[0])
+        x[:rows] = y[:rows] * np.float32(1.0 / max(math.sqrt(sums[1]), 1e-30))
+    return min(bound, 1.1 * estimate)
+
+
+def _aggregate(level: Level, known: Level | None) -> None:
+    """Fill aggregate, starts, members; take them from a level with the same pattern if given."""
+    if known is not None and len(known.aggregate) == level.matrix.rows:
+        level.aggregate, level.starts, level.members = known.aggregate, known.starts, known.members
+        return
+    rows = level.matrix.rows
+    graph = _Graph(rows)
+    aggregation.strong_graph(*level.entries, level.labels, *graph.lists)
+    # A row without strong connections is left to the smoother.
+    active = graph.neighbours[:, 0] >= 0
+    sizes = np.ones(rows, dtype=np.int32)
+    aggregate = np.arange(rows, dtype=np.int32)
+    aggregate[~active] = -1
+    for _ in range(3):
+        group, members, count = _join(graph, active)
+        aggregation.compose(aggregate, group)
+        new_sizes = np.empty(count, dtype=np.int32)
+        aggregation.group_sizes(members, sizes, new_sizes)
+        collapsed = _Graph(count)
+        aggregation.collapse_graph(*graph.lists, group, members, new_sizes, *collapsed.lists)
+        graph, sizes, active = collapsed, new_sizes, np.ones(count, dtype=np.bool_)
+    level.aggregate = aggregate
+    level.starts = np.zeros(len(sizes) + 1, dtype=np.int32)
+    level.members = np.empty(int(np.count_nonzero(aggregate >= 0)), dtype=np.int32)
+    aggregation.list_members(aggregate, level.starts, level.members)
+
+
+class _Graph:
+    """The strongest connections of each node."""
+
+    def __init__(self, nodes: int) -> None:
+        self.neighbours = np.empty((nodes, aggregation.DEGREE), dtype=np.int32)
+        self.weights = np.empty((nodes, aggregation.DEGREE), dtype=np.float32)
+        self.touch = np.empty((nodes, aggregation.DEGREE), dtype=np.uint8)
+
+    @property
+    def lists(self) -> tuple[Array, Array, Array]:
+        return self.neighbours, self.weights, self.touch
+
+
+def _join(graph: _Graph, active: Array) -> tuple[Array, Array, int]:
+    """Group of each node, members of each group, and how many groups."""
+    nodes = len(active)
+    group = np.full(nodes, -1, dtype=np.int32)
+    stamp = np.full(nodes, -1, dtype=np.int32)
+    members = np.full((nodes, 4), -1, dtype=np.int32)
+    count = int(aggregation.join_chains(graph.neighbours, active, stamp, group, members))
+    renumbered = stamp[:count]
+    count = int(aggregation.join_leftovers(graph.neighbours, group, members, count, renumbered))
+    return group, members[:count], count
+
+
+def _coarsen(level: Level) -> Level:
+    """Make the next level: its matrix, and the ghosts that this needs."""
+    halo, rows = level.halo, level.matrix.rows
+    own = len(level.starts) - 1
+    extra, extended_inverse, aggregate, ghost_aggregates = _surroundings(level)
+    level.omega = _damping(level, extra, extended_inverse)
+    lengths = np.zeros(own, dtype=np.int32)
+    capacity, width = 1024, 64
+    while True:
+        table_columns = np.empty(own * width, dtype=np.int32)
+        table_values = np.empty(own * width, dtype=np.float32)
+        coarse_rows(
+            *level.entries, extra.slices, extra.columns, extra.values, rows, extended_inverse,
+            level.omega, aggregate, level.starts, level.members, capacity, width, lengths,
+            table_columns, table_values,
+        )  # fmt: skip
+        shortest = int(lengths.min(initial=0))
+        if shortest >= 0:
+            break
+        capacity *= 4 if np.any(lengths == -1) else 1
+        width *= 2 if np.any(lengths == -2) else 1
+    widths = np.zeros((own + LANES - 1) // LANES * LANES, dtype=np.int64)
+    widths[:own] = lengths
+    widths = widths.reshape(-1, LANES).max(axis=1, initial=0)
+    matrix = SlicedMatrix.allocate(own, widths, np.float32)
+    compact_rows(
+        lengths, width, table_columns, table_values, matrix.slices, matrix.columns, matrix.values
+    )
+    used, matrix.columns = _used_ghosts(matrix, own, ghost_aggregates)
+    labels = level.labels
+    if labels.size:
+        labels = labels[level.members[level.starts[:-1]]] if own else labels[:0]
+    return _make_level(matrix, Halo(halo.comm, own, used), labels)
+
+
+def _damping(level: Level, extra: SlicedMatrix, extended_inverse: Array) -> float:
+    """The omega for which the prolongator's columns have the least energy, from a sample."""
+    own = len(level.starts) - 1
+    step = max(1, own // SAMPLES)
+    energies = np.zeros(((own + step - 1) // step, 2))
+    smoothing_energies(
+        *level.entries, extra.slices, extra.columns, extra.values, level.matrix.rows,
+        extended_inverse, level.starts, level.members, step, energies,
+    )  # fmt: skip
+    sums = level.halo.comm.all_reduce(energies.sum(axis=0), "sum")
+    classic = 4.0 / (3.0 * level.largest)
+    if not (sums[1] > 0.0 and math.isfinite(sums[0] / sums[1])):
+        return classic
+    return float(min(max(sums[0] / sums[1], 0.5 * classic), 3.0 * classic))
+
+
+def _used_ghosts(matrix: SlicedMatrix, own: int, ghosts: Array) -> tuple[Array, Array]:
+    """Global numbers of the ghost columns that occur, and the columns renumbered to them."""
+    if not ghosts.size:
+        return ghosts, matrix.columns
+    occurs = np.zeros(own + ghosts.size, dtype=np.bool_)
+    occurs[matrix.columns[matrix.values != 0.0]] = True
+    occurs[:own] = True
+    numbers = (np.cumsum(occurs) - 1).astype(np.int32)
+    columns = np.where(matrix.values != 0.0, matrix.columns, 0)
+    return ghosts[occurs[own:]], numbers[columns]
+
+
+def _surroundings(level: Level) -> tuple[SlicedMatrix, Array, Array, Array]:
+    """What the coarse rows of this rank need of other ranks.
+
+    Returns two layers of rows beyond its own, D^-1 of own rows and those, the aggregate of own rows
+    and three layers (own aggregates, then ghosts), and the ghost aggregates' global numbers.
+    """
+    halo, matrix = level.halo, level.matrix
+    own = len(level.starts) - 1
+    none = SlicedMatrix(
+        0, np.zeros(1, np.int64), np.empty(0, np.int32), np.empty(0, matrix.values.dtype)
+    )
+    if halo.comm.size == 1 and not halo.ghost_rows.size:
+        return none, level.inverse_diagonal, level.aggregate, np.empty(0, dtype=np.int64)
+    rows = matrix.to_csr()
+    column_rows = np.concatenate(
+        (np.arange(halo.first, halo.first + halo.rows, dtype=np.int64), halo.ghost_rows)
+    )
+    # Ghosts are numbered in the order of the layers, each sorted; the first is the halo's own.
+    known = halo.ghost_rows
+    indptr = np.zeros(1, dtype=np.int64)
+    columns, values = np.empty(0, np.int64), np.empty(0, matrix.values.dtype)
+    layer = known
+    for _ in range(2):
+        order = np.argsort(layer, kind="stable")
+        starts, got_columns, got_values = halo.fetch_rows(layer[order], rows, column_rows)
+        starts, got_columns, got_values = _reorder(starts, got_columns, got_values, order)
+        indptr = np.concatenate((indptr, indptr[-1] + starts[1:]))
+        columns = np.concatenate((columns, got_columns))
+        values = np.concatenate((values, got_values))
+        mine = (got_columns >= halo.first) & (got_columns < halo.first + halo.rows)
+        layer = np.setdiff1d(got_columns[~mine], known)
+        known = np.concatenate((known, layer))
+    place = np.argsort(known, kind="stable")
+    mine = (columns >= halo.first) & (columns < halo.first + halo.rows)
+    local = np.where(mine, columns - halo.first, 0)
+    found = place[np.searchsorted(known[place], columns[~mine])]
+    local[~mine] = halo.rows + found
+    extra = SlicedMatrix.from_csr(indptr, local.astype(np.int32), values)
+    if extra.rows == 0:
+        extra = none
+    inverse = halo.fetch(known, level.inverse_diagonal)
+    first = int(sum(int(c[0]) for c in halo.comm.all_gather(np.array([own]))[: halo.comm.rank]))
+    numbers = np.where(level.aggregate >= 0, level.aggregate.astype(np.int64) + first, -1)
+    ghost_numbers = halo.fetch(known, numbers)
+    ghosts = np.unique(ghost_numbers[ghost_numbers >= 0])
+    # A self-ghost (a periodic axis on one rank) belongs to an own aggregate.
+    ghosts = ghosts[(ghosts < first) | (ghosts >= first + own)]
+    ours = (ghost_numbers >= first) & (ghost_numbers < first + own)
+    compact = np.where(
+        ghost_numbers < 0,
+        -1,
+        np.where(ours, ghost_numbers - first, own + np.searchsorted(ghosts, ghost_numbers)),
+    )
+    return (
+        extra,
+        np.concatenate((level.inverse_diagonal, inverse)),
+        np.concatenate((level.aggregate, compact.astype(np.int32))),
+        ghosts,
+    )
+
+
+def _reorder(starts: Array, columns: Array, values: Array, order: Array) -> tuple[Any, ...]:
+    """Compressed rows that were fetched in sorted order, back in the order of the layer."""
+    from loki_core.linear_solvers.halo import _ranges
+
+    back = np.argsort(order, kind="stable")
+    lengths = np.diff(starts)[back]
+    entries = _ranges(starts[:-1][back], lengths)
+    new_starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
+    return new_starts, columns[entries], values[entries]
+
+
+def _dense_inverse(level: Level, singular: bool) -> Array:
+    """This rank's rows of the (pseudo-)inverse of the whole level's matrix. Collective."""
+    halo = level.halo
+    indptr, indices, data = level.matrix.to_csr()
+    column_rows = np.concatenate(
+        (np.arange(halo.first, halo.first + halo.rows, dtype=np.int64), halo.ghost_rows)
+    )
+    own_rows = np.repeat(np.arange(halo.rows, dtype=np.int64), np.diff(indptr)) + halo.first
+    all_rows = np.concatenate(halo.comm.all_gather(own_rows))
+    all_columns = np.concatenate(halo.comm.all_gather(column_rows[indices]))
+    all_values = np.concatenate(halo.comm.all_gather(data.astype(np.float64)))
+    dense = np.zeros((halo.total, halo.total))
+    np.add.at(dense, (all_rows, all_columns), all_values)
+    inverse = _invert(0.5 * (dense + dense.T), singular)
+    return np.ascontiguousarray(inverse[halo.first : halo.first + halo.rows], dtype=np.float32)
+
+
+def _invert(dense: Array, singular: bool) -> Array:
+    """Inverse of a symmetric matrix on the rows that have entries; pseudo-inverse if singular."""
+    inverse = np.zeros_like(dense)
+    scale = np.sqrt(np.maximum(np.diag(dense), 0.0))
+    used = np.flatnonzero(scale > 0.0)
+    if not used.size or not np.all(np.isfinite(dense)):
+        return inverse
+    unit = dense[np.ix_(used, used)] / np.outer(scale[used], scale[used])
+    solution = None
+    if not singular:
+        try:
+            factor = np.linalg.cholesky(unit)
+            if np.diag(factor).min() > 1e-3:  # pivots of 1e-6, far above float32 rounding
+                half = np.linalg.inv(factor)
+                solution = half.T @ half
+        except np.linalg.LinAlgError:
+            pass  # a pocket without outlet: the eigenvalues below find it
+    if solution is None:
+        values, vectors = np.linalg.eigh(unit)
+        kept = values > 1e-6 * values[-1]
+        solution = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T
+    inverse[np.ix_(used, used)] = solution / np.outer(scale[used], scale[used])
+    return inverse
+
+
+def _chebyshev(largest: float, degree: int, span: float) -> list[tuple[float, float]]:
+    """(factor, momentum) of each step of a Chebyshev smoother on [largest / span, largest]."""
+    upper, lower = 1.02 * largest, largest / span
+    theta, delta = 0.5 * (upper + lower), 0.5 * (upper - lower)
+    sigma = theta / delta
+    rho = 1.0 / sigma
+    steps = [(1.0 / theta, 0.0)]
+    for _ in range(degree - 1):
+        new = 1.0 / (2.0 * sigma - rho)
+        steps.append((2.0 * new / delta, new * rho))
+        rho = new
+    return steps

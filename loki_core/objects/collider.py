@@ -1,0 +1,398 @@
+"""Collider: an animated mesh that fluids and particles cannot pass.
+
+Between two frames its points move on straight lines. For every substep the Signed Distance of the
+mesh at the substep's end is measured around the data that it may touch; `add_solids` brings it to
+the faces of a volume.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.voxels import Voxels
+from loki_core.errors import SetupError
+from loki_core.kernels.solid_fractions import close_faces, unite_solid
+from loki_core.objects.object import Object, Scope
+from loki_core.objects.signed_distance import (
+    MODES,
+    Floats,
+    Sample,
+    SignedDistance,
+    Triangles,
+    painted_channels,
+)
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+#: Open parts of faces below this are closed: they let nothing through, and spoil the solve.
+SMALLEST_OPENING = 0.01
+DEFAULT_BAND = 3.0  # voxels
+
+
+class Collider(Behavior, kind="operator"):
+    """Let an animated mesh stand in the way of the fluids in the Group."""
+
+    input: str | None = parameter(
+        None, kind="stream", doc="Surface or Body; its points may move and its faces may change."
+    )
+    mode: str = parameter(
+        "solid_inside",
+        choices=MODES,
+        doc="What is solid: the mesh's inside, its outside (a container), or a shell on its faces.",
+    )
+    thickness: float = parameter(0.0, unit="m", minimum=0.0, doc="Thickness of a shell.")
+    surface_offset: float = parameter(
+        0.0, unit="m", doc="By how much the solid grows; negative values shrink it."
+    )
+    domain_offset: float | None = parameter(
+        None,
+        unit="m",
+        minimum=0.0,
+        doc="How far from the surface the distance is known; none is 3 voxels.",
+    )
+    slip: str = parameter(
+        "auto",
+        choices=("auto", "slip", "no_slip"),
+        doc="Whether fluids slide along it; auto leaves it to their viscosity.",
+    )
+    channels: tuple[str, ...] = parameter(
+        (), doc="Painted channels of the mesh that are carried to the field."
+    )
+    velocity_scale: float = parameter(
+        1.0, doc="Factor on the velocity that the solid hands on; its motion stays as it is."
+    )
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make one field for each voxel size of the volumes, and one Action for each volume."""
+        if self.input is None:
+            return []
+        volumes = [item for item in scope.objects if SolidBoundary.acts_on(item)]
+        created: list[Any] = []
+        for resolution in sorted({_resolution(item) for item in volumes}):
+            targets = [item for item in volumes if _resolution(item) == resolution]
+            collider = ColliderField(self, scope, resolution=resolution, targets=targets)
+            created.append(collider)
+            created += [SolidBoundary(self, item, collider) for item in targets]
+        return created
+
+
+class SolidBoundary(Operator):
+    """Tells a volume of a collider, which it then takes in with all others."""
+
+    def __init__(self, behavior: Any, target: Any, collider: ColliderField) -> None:
+        super().__init__(behavior, target)
+        self.collider = collider
+        target.need_solids()
+        target.colliders.append(collider)
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Solids close the faces on which a volume has its velocity."""
+        volume = item.data.get("volume")
+        return isinstance(volume, DiscreteVolume) and "velocity" in volume.channels
+
+
+@dataclass
+class _Pose:
+    """The mesh of one frame: triangles, positions [m] in world space, velocities, channels."""
+
+    triangles: Triangles
+    position: Floats
+    velocity: Floats | None
+    painted: dict[str, tuple[str, NDArray[Any]]]
+
+
+@dataclass
+class ColliderField(Object):
+    """The mesh in motion, and the Signed Distance around it.
+
+    Attributes:
+        resolution: Voxels per Bucket edge.
+        targets: Objects around whose Buckets the field is measured.
+    """
+
+    resolution: int = 8
+    targets: list[Any] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        scope, settings = self.scope, self.scope.settings
+        now = self.behavior.at(
+            0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
+        )
+        self.settings = now
+        stream = scope.inputs[self.behavior.input]
+        painted = painted_channels(stream, now.channels, label=self._input_label)
+        voxel = scope.domain.bucket_size / self.resolution
+        self.field = SignedDistance(
+            scope.domain,
+            name=self.path,
+            band=DEFAULT_BAND * voxel if now.domain_offset is None else now.domain_offset,
+            resolution=self.resolution,
+            mode=now.mode,
+            channels={
+                name: int(np.prod(values.shape[1:], dtype=np.int64))
+                for name, (_, values) in painted.items()
+            },
+            dtype=scope.dtype,
+        )
+        self._stream: Any = None
+        self._frame = settings.start_frame
+        self._current: _Pose | None = None
+        self._previous: Floats | None = None
+        self._built: tuple[Any, ...] | None = None  # what the field was measured for
+        self._around: tuple[int, ...] = ()
+
+    @property
+    def _input_label(self) -> str:
+        return f'{self.path}: input "{self.behavior.input}"'
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"collider": self.field.volume}
+
+    @property
+    def volume(self) -> DiscreteVolume:
+        """Voxels with "distance" [m], "velocity" [m/s], "primitive" and the carried channels."""
+        return self.field.volume
+
+    @property
+    def version(self) -> int:
+        """Changes whenever the field does."""
+        return self.volume.layout_version
+
+    @property
+    def slip(self) -> str:
+        """Whether fluids slide along it: "auto", "slip" or "no_slip"."""
+        return str(self.settings.slip)
+
+    # -- the mesh --------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Measure the mesh of the start frame. Collective."""
+        self._take_stream(self.scope.settings.start_frame)
+        self._measure(1.0)
+
+    def _take_stream(self, frame: int) -> None:
+        """Let the mesh of the input be the one at the end of this frame."""
+        stream = self.scope.inputs[self.behavior.input]
+        pose = self._current
+        if frame != self._frame:
+            self._previous = None if pose is None else pose.position
+            self._frame = frame
+        if stream is self._stream:
+            return
+        label = self._input_label
+        given = stream.channels["point"].get("velocity")
+        triangles = Triangles.of(stream, label=label)
+        if pose is not None and not _same_topology(pose, triangles, stream.point_count):
+            self._previous = None  # nobody knows which point has become which
+        self._current = _Pose(
+            triangles,
+            np.asarray(stream.positions, np.float64),
+            None if given is None else np.asarray(given, np.float64),
+            painted_channels(stream, self.behavior.channels, label=label),
+        )
+        self._stream = stream
+
+    def _motion(self, fraction: float) -> tuple[Floats, Floats]:
+        """World positions [m] at a part 0..1 of the frame, and velocities [m/s], of all points."""
+        pose = self._current
+        assert pose is not None
+        position, before = pose.position, self._previous
+        velocity = np.zeros_like(position) if pose.velocity is None else pose.velocity
+        if before is not None and before.shape == position.shape:
+            if pose.velocity is None:
+                velocity = (position - before) / self.scope.settings.frame_duration
+            if fraction < 1.0:
+                position = before + fraction * (position - before)
+        return position, velocity * float(self.settings.velocity_scale)
+
+    # -- the field -------------------------------------------------------------------------
+
+    @task(Stage.UPDATE_COLLIDERS, layout=("collider",))
+    def update_field(self, access: Access, step: Step) -> None:
+        """Measure the distance to the mesh at the end of the substep."""
+        self._take_stream(step.frame)
+        settings = self.scope.settings
+        elapsed = step.time + step.dt - settings.time_of_frame(step.frame - 1)
+        fraction = elapsed / settings.frame_duration
+        self._measure(1.0 if fraction > 1.0 - 1e-9 else max(0.0, fraction))
+
+    def _measure(self, fraction: float) -> None:
+        pose = self._current
+        assert pose is not None
+        position, velocity = self._motion(fraction)
+        shape = (float(self.settings.thickness), float(self.settings.surface_offset))
+        wanted = (pose.triangles, position, velocity, shape)
+        around = tuple(
+            holder.layout_version for item in self.targets for holder in item.data.values()
+        )
+        if not self._is_built(wanted):
+            self.field.thickness, self.field.surface_offset = shape
+            self.field.build(
+                pose.triangles,
+                self.scope.domain.to_relative(position),
+                velocity=velocity,
+                painted=pose.painted,
+                within=self._buckets_of_targets(),
+            )
+        elif self.scope.domain.comm.any(around != self._around):
+            self.field.move_within(self._buckets_of_targets())
+        self._built, self._around = wanted, around
+
+    def _is_built(self, wanted: tuple[Any, ...]) -> bool:
+        built = self._built
+        return (
+            built is not None
+            and built[0] is wanted[0]
+            and np.array_equal(built[1], wanted[1])
+            and np.array_equal(built[2], wanted[2])
+            and built[3] == wanted[3]
+        )
+
+    def _buckets_of_targets(self) -> NDArray[np.int32]:
+        parts = [np.empty((0, 3), np.int32)]
+        for item in self.targets:
+            parts += [holder.buckets.local_coords for holder in item.data.values()]
+        return np.concatenate(parts)
+
+    def sample(self, position: NDArray[Any]) -> Sample:
+        """Sample at positions [n, 3] relative to the domain's origin, in Buckets of this rank."""
+        return self.field.sample(position)
+
+    # -- accounts and state ----------------------------------------------------------------
+
+    def output(self) -> Voxels:
+        """Return this rank's part of the field, as voxels in world space."""
+        volume = self.volume
+        voxels = Voxels(
+            volume.buckets.local_coords,
+            self.field.voxel_size,
+            origin=self.scope.domain.origin,
+            block_resolution=self.resolution,
+        )
+        for name, channel in volume.channels.items():
+            outside = channel.background[0]
+            voxels.set_channel(name, volume.local(name).copy(), background=outside)
+        return voxels
+
+    def count(self) -> int:
+        """Voxels on this rank."""
+        return int(self.volume.buckets.local_count * self.resolution**3)
+
+    def state(self) -> dict[str, Any]:
+        """Return the meshes that the next frame's motion starts from."""
+        pose = self._current
+        assert pose is not None
+        before = self._previous
+        return {
+            "frame": self._frame,
+            "position": pose.position,
+            "previous": np.empty((0, 3)) if before is None else before,
+            "triangles": pose.triangles.to_document(),
+            "built": np.empty((0, 3)) if self._built is None else self._built[1],
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take the meshes back; the next substep measures anew, what it did before."""
+        before = np.asarray(state["previous"], np.float64)
+        position = np.asarray(state["position"], np.float64)
+        triangles = Triangles.from_document(state["triangles"])
+        self._frame = int(state["frame"])
+        self._previous = before if len(before) == len(position) else None
+        self._current = _Pose(triangles, position, None, {})
+        self._stream = None
+        self._built = None
+        built = np.asarray(state["built"], np.float64)
+        self.field.follow(triangles, self.scope.domain.to_relative(built))
+
+
+def add_solids(
+    volume: DiscreteVolume,
+    colliders: Sequence[ColliderField | SignedDistance],
+    *,
+    smallest: float = SMALLEST_OPENING,
+) -> None:
+    """Close the faces and voxels of a volume that colliders cover. Collective.
+
+    Multiplies "open_fraction" by the open part of each face, fills "solid_velocity" (where the
+    volume has it) on faces that are not wholly open, and sets "kind" to 0 in voxels all of whose
+    faces are closed. What the volume wrote there for its box before stays in force.
+
+    Args:
+        volume: Of the same voxel size as the colliders, on level 0.
+        smallest: Open parts below this are closed.
+    """
+    fields = [one.field if isinstance(one, ColliderField) else one for one in colliders]
+    buckets, resolution = volume.buckets, volume.channel("open_fraction").resolution
+    found = [buckets.index_in(one.volume.buckets)[: buckets.local_count] for one in fields]
+    solid = []
+    for one, rows in zip(fields, found, strict=True):
+        if one.resolution != resolution:
+            raise SetupError(
+                f"{one.name} has {one.resolution} voxels per Bucket edge, {volume.name} "
+                f"{resolution}; a collider's field follows its volume"
+            )
+        one.refresh_ghosts()
+        is_solid = np.zeros(buckets.local_count, bool)
+        is_solid[rows < 0] = one.is_solid(buckets.local_coords[rows < 0])
+        solid.append(is_solid)
+    touched = np.zeros(buckets.local_count, bool)
+    for rows, is_solid in zip(found, solid, strict=True):
+        touched |= (rows >= 0) | is_solid
+    chosen = np.flatnonzero(touched).astype(np.int32)
+    if len(chosen):
+        nodes, wall = _unite(fields, [f[chosen] for f in found], [s[chosen] for s in solid])
+        has_velocity = "solid_velocity" in volume.channels
+        opening = volume.with_ghosts("open_fraction")
+        moving = volume.with_ghosts("solid_velocity") if has_velocity else opening
+        kind = volume.with_ghosts("kind")
+        close_faces(nodes, wall, chosen, float(smallest), opening, moving, has_velocity, kind)
+    for name in ("open_fraction", "solid_velocity", "kind"):
+        if name in volume.channels:
+            volume.mark_written(name)
+
+
+def _unite(
+    fields: Sequence[SignedDistance],
+    rows: Sequence[NDArray[np.int32]],
+    solid: Sequence[NDArray[np.bool_]],
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Node distances and wall velocities of all solids together."""
+    count, r = len(rows[0]), fields[0].resolution
+    nodes = np.full((count, r + 1, r + 1, r + 1), np.inf)
+    nearest = np.full((count, 3, r, r, r), np.inf)
+    wall = np.zeros((count, 3, r, r, r))
+    for one, found, is_solid in zip(fields, rows, solid, strict=True):
+        held = one.volume
+        unite_solid(
+            held.with_ghosts("distance"),
+            held.with_ghosts("velocity"),
+            held.with_ghosts("primitive"),
+            held.buckets.neighbours,
+            found,
+            is_solid,
+            one.band,
+            nodes,
+            nearest,
+            wall,
+        )
+    return nodes, wall
+
+
+def _resolution(item: Any) -> int:
+    return int(item.data["volume"].channel("velocity").resolution)
+
+
+def _same_topology(pose: _Pose, triangles: Triangles, points: int) -> bool:
+    return len(pose.position) == points and np.array_equal(pose.triangles.points, triangles.points)

@@ -1,0 +1,259 @@
+"""Volume Emission: a source puts gas, smoke or heat into the volumes of its Group.
+
+    stamp   the materials and the velocity inside the source are what the source says
+    add     materials grow by so much a second inside the source
+    flux    so much gas a second comes out of the source, with its materials, and pushes the rest
+
+The source is a mesh, whose inside emits, or a voxel stream, which emits where its `mask` channel is
+above zero, or its density where it has no mask. A channel of the source overrides the parameter of
+the same name, material by material; other channels of the source become materials too.
+
+A flux Q spread over the source's volume V is a divergence d = w Q / V in the pressure's equation,
+and new gas mixes in:  dc/dt = d (c_source - c), which is taken implicitly. The coverage w of a
+voxel falls from 1 to 0 across one voxel at the surface of a mesh.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, Declaration
+from loki_core.data.voxel_field import VoxelField
+from loki_core.data.voxels import Voxels
+from loki_core.errors import InputError
+from loki_core.objects.volume import OWN_CHANNELS
+from loki_core.objects.volume_input import cell_positions, in_parts
+from loki_core.objects.volume_topology import around_box
+from loki_core.operators.operator import Operator
+from loki_core.parallel.reduce import exact_sum
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+
+class VolumeEmission(Behavior, kind="operator"):
+    """Emit gas, smoke or heat from a mesh or a voxel stream into the volumes of the Group."""
+
+    source: str | None = parameter(None, kind="stream", doc="Mesh or voxel stream that emits.")
+    mode: str = parameter("stamp", choices=("stamp", "add", "flux"), doc="How it emits.")
+    density: float | None = parameter(
+        1.0, doc="Density inside the source, or its growth a second; none leaves it alone."
+    )
+    temperature: float | None = parameter(
+        None, unit="K", doc="Temperature inside the source, or its growth a second."
+    )
+    velocity: tuple[float, float, float] | None = parameter(
+        None, unit="m/s", doc="Velocity inside the source; none leaves it alone."
+    )
+    inherit_velocity: float = parameter(
+        0.0, doc="How much of the source's own motion is added to the velocity."
+    )
+    flux: float = parameter(
+        0.0, unit="m^3/s", varies="no", doc="Gas that comes out of the source in flux mode."
+    )
+    strength: float = parameter(
+        1.0, minimum=0.0, maximum=1.0, doc="Coverage factor; 0 turns the source off."
+    )
+
+
+class VolumeEmissionAction(Operator, behavior=VolumeEmission):
+    """Writes the source's values into one Volume."""
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self._distance: Any = None
+        self._stream: Any = None
+        target.emissions.append(self)
+        if behavior.mode == "flux":
+            target.need_divergence()
+        stream = target.scope.inputs[behavior.source]
+        if isinstance(stream, Voxels):
+            for name, channel in stream.channels.items():
+                own = name in OWN_CHANNELS or name == "mask" or channel.components != 1
+                if not own:
+                    target.add_material(name, float(channel.background))
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Emission is for volumes."""
+        return hasattr(item, "emissions")
+
+    @property
+    def source(self) -> Any:
+        """The source as it is now."""
+        return self.target.scope.inputs[self.behavior.source]
+
+    def wanted_buckets(self) -> NDArray[np.int32]:
+        """Buckets around the source that this rank names."""
+        source, domain = self.source, self.target.scope.domain
+        if float(self.settings.strength) == 0.0 or not sum(source.counts().values()):
+            return np.empty((0, 3), np.int32)
+        lower, upper = source.bounds()
+        return around_box(domain, lower, upper, self.path)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Write the materials that the volume has."""
+        target = self.target
+        writes = [f"volume.{c}" for c in (*target.materials, "velocity")]
+        if "divergence" in target.volume.channels:
+            writes.append("volume.divergence")
+        return stage, replace(declaration, accumulates=tuple(writes))
+
+    @task(Stage.EMIT)
+    def emit(self, access: Access, step: Step) -> None:
+        """Write the source's values where it covers voxels."""
+        strength = float(self.settings.strength)
+        target, volume = self.target, self.target.volume
+        buckets = volume.buckets
+        wanted = self.wanted_buckets()
+        rows = _rows_of(buckets, wanted)
+        if strength == 0.0 or not target.scope.domain.comm.any(len(rows) > 0):
+            return
+        self._measure(wanted)
+        share = self._flux_share(rows, strength) if self.settings.mode == "flux" else 0.0
+        for part in in_parts(rows):
+            cells = cell_positions(volume, "velocity", part)
+            cover = strength * self._coverage(cells)
+            if not np.any(cover > 0.0):
+                continue
+            self._emit_materials(access, part, cells, cover, share, step.dt)
+            for axis in range(3):
+                self._emit_velocity(access, part, axis, strength)
+
+    # -- the source ------------------------------------------------------------------------
+
+    def _measure(self, wanted: NDArray[np.int32]) -> None:
+        """Measure the distance to a mesh that is new or has changed. Collective."""
+        source = self.source
+        if isinstance(source, Voxels) or source is self._stream:
+            if self._distance is not None:
+                self._distance.move_within(wanted)
+            return
+        from loki_core.objects.signed_distance import narrow_band
+
+        self._stream = source
+        self._distance = narrow_band(
+            self.target.scope.domain,
+            source,
+            resolution=self.target.resolution,
+            within=wanted,
+            label=f'{self.path}: source "{self.behavior.source}"',
+        )
+
+    def _coverage(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
+        """How much of the voxels around positions [n, 3] the source covers, 0 to 1."""
+        source = self.source
+        if isinstance(source, Voxels):
+            name = next((n for n in ("mask", "density") if n in source.channels), None)
+            if name is None:
+                raise InputError(
+                    f'{self.path}: source "{self.behavior.source}" has neither a "mask" nor a '
+                    f'"density" channel to say where it emits; it has {sorted(source.channels)}'
+                )
+            value = self._sampled(name, position, components=1)[:, 0]
+            covered: NDArray[np.float64] = np.clip(value, 0.0, 1.0) if name == "mask" else (
+                value > 0.0
+            ).astype(np.float64)
+            return covered
+        distance = self._distance.sample(position).distance
+        inside: NDArray[np.float64] = np.clip(0.5 - distance / self.target.voxel_size, 0.0, 1.0)
+        return inside
+
+    def _sampled(
+        self, name: str, position: NDArray[np.float64], *, components: int
+    ) -> NDArray[np.float64]:
+        label = f'{self.path}: source "{self.behavior.source}"'
+        field = VoxelField(self.source, name, components=components, label=label)
+        sampled: NDArray[np.float64] = field.sample(position, self.target.scope.domain).astype(
+            np.float64
+        )
+        return sampled
+
+    def _values(self, name: str, position: NDArray[np.float64]) -> NDArray[np.float64] | None:
+        """What the source says of a material at positions, or None if it says nothing."""
+        source = self.source
+        if isinstance(source, Voxels) and name in source.channels:
+            return self._sampled(name, position, components=1)[:, 0]
+        given = {"density": self.settings.density, "temperature": self.settings.temperature}
+        value = given.get(name)
+        return None if value is None else np.full(len(position), float(value))
+
+    def _flux_share(self, rows: NDArray[np.int32], strength: float) -> float:
+        """Divergence of a wholly covered voxel [1/s]. Collective."""
+        volume = self.target.volume
+        sums = [
+            strength * float(self._coverage(cell_positions(volume, "velocity", part)).sum())
+            for part in in_parts(rows)
+        ]
+        covered = exact_sum(volume.domain.comm, np.array(sums, np.float64))
+        if not covered > 0.0:
+            return 0.0
+        return float(self.settings.flux) / (covered * float(self.target.voxel_size) ** 3)
+
+    # -- writing ---------------------------------------------------------------------------
+
+    def _emit_materials(
+        self,
+        access: Access,
+        part: NDArray[np.int32],
+        cells: NDArray[np.float64],
+        cover: NDArray[np.float64],
+        share: float,
+        dt: float,
+    ) -> None:
+        mode, r = self.settings.mode, self.target.resolution
+        divergence = share * cover
+        if mode == "flux":
+            access["volume.divergence"][part, 0] += divergence.reshape(-1, r, r, r)
+            cover = dt * divergence / (1.0 + dt * np.maximum(divergence, 0.0))
+            cover = np.clip(cover, 0.0, 1.0)
+        for name in self.target.materials:
+            given = self._values(name, cells)
+            if given is None:
+                continue
+            channel = access[f"volume.{name}"]
+            before = channel[part, 0].reshape(-1).astype(np.float64)
+            if mode == "add":
+                after = before + dt * cover * given
+            else:
+                after = before + cover * (given - before)
+            channel[part, 0] = after.reshape(-1, r, r, r)
+
+    def _emit_velocity(
+        self, access: Access, part: NDArray[np.int32], axis: int, strength: float
+    ) -> None:
+        settings, target = self.settings, self.target
+        source = self.source
+        streamed = isinstance(source, Voxels) and "velocity" in source.channels
+        if settings.velocity is None and not streamed and settings.inherit_velocity == 0.0:
+            return
+        r = target.resolution
+        faces = cell_positions(target.volume, "velocity", part, axis=axis)
+        cover = strength * self._coverage(faces)
+        given = np.zeros(len(faces))
+        if streamed:
+            given += self._sampled("velocity", faces, components=3)[:, axis]
+        if settings.velocity is not None:
+            given += settings.velocity[axis]
+        if settings.inherit_velocity != 0.0 and self._distance is not None:
+            given += settings.inherit_velocity * self._distance.sample(faces).velocity[:, axis]
+        velocity = access["volume.velocity"]
+        before = velocity[part, axis].reshape(-1).astype(np.float64)
+        velocity[part, axis] = (before + cover * (given - before)).reshape(-1, r, r, r)
+
+
+def _rows_of(buckets: Any, wanted: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Local rows of the wanted Buckets that are tracked."""
+    from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
+
+    rows = find_buckets(*buckets.table, codes=pack_buckets(wanted))
+    rows = np.unique(rows[(rows >= 0) & (rows < buckets.local_count)])
+    return rows.astype(np.int32)

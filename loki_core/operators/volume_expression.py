@@ -1,0 +1,296 @@
+"""Volume Expression: a user's snippet, run over each voxel at a user-facing Stage.
+
+    heat = smoothstep(300.0, 900.0, temperature)
+    density = density * exp(-a * dt * heat)
+    velocity += dt * vec3(b, 0.0, 0.0)
+    if position[1] > 2.0:
+        density = 0.0
+
+The language is that of Particle Expressions (loki_core/expressions). Names of cell channels read
+and write them; `position` is the world position of the cell's centre. `velocity` is the mean of the
+cell's faces, and what a snippet adds to it goes to the faces: each changes by the mean of its two
+cells. Face velocities are so changed, never replaced by smoother ones. `dt`, `time`, `frame`, `id`
+(of the voxel, the same on any number of ranks) and the four user values `a` to `d` can be read.
+
+Solid cells keep what they have. At Stages before colliders are placed, such as INGEST, only cells
+outside the domain box count as solid.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, Declaration
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.errors import SetupError
+from loki_core.expressions import (
+    ChannelType,
+    CheckedExpression,
+    check_expression,
+    compile_expression,
+)
+from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.kernels.mac_grid import SOLID, beside
+from loki_core.objects.volume_input import cell_positions, in_parts
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import USER_STAGES, Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+USER_VALUES = ("a", "b", "c", "d")
+#: Cell channels that an expression must not change: the Object's own bookkeeping.
+READ_ONLY_CHANNELS = ("kind", "pressure", "divergence", "compliance")
+#: Channel that holds the cells' changes of velocity while the Task runs.
+CHANGE = "velocity_change"
+_AXIS_BITS = 21  # of a voxel's id, for each axis
+
+
+class VolumeExpression(Behavior, kind="expression"):
+    """Run a snippet of code over each voxel in the Group."""
+
+    expression: str = parameter("", kind="expression", doc="The snippet.")
+    stage: str = parameter(
+        "PRE_SOLVE", choices=USER_STAGES, doc="User-facing Stage at which it runs."
+    )
+    new_channels: tuple[str, ...] = parameter(
+        (), doc='Channels that the gas shall carry too, as "name" or "name:background".'
+    )
+    a: float = parameter(0.0, doc="A value that the snippet may read.")
+    b: float = parameter(0.0, doc="A value that the snippet may read.")
+    c: float = parameter(0.0, doc="A value that the snippet may read.")
+    d: float = parameter(0.0, doc="A value that the snippet may read.")
+
+    def validate(self, place: str) -> None:
+        """Check the form of `new_channels`."""
+        for text in self.new_channels:
+            name, _, background = text.partition(":")
+            if not name.isidentifier() or not _is_number(background or "0"):
+                raise SetupError(
+                    f'{place}.new_channels: "{text}" is not "name" or "name:background"'
+                )
+
+
+class VolumeExpressionAction(Operator, behavior=VolumeExpression):
+    """Runs the compiled snippet."""
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        for text in behavior.new_channels:
+            name, _, background = text.partition(":")
+            target.add_material(name, float(background or 0.0))
+        self._checked: CheckedExpression | None = None
+        self._run: Any = None
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Return whether the Object is a volume that flows."""
+        return "volume" in item.data and "velocity" in item.data["volume"].channels
+
+    @property
+    def checked(self) -> CheckedExpression:
+        """The snippet, checked against the channels that the target has now."""
+        volume = self.target.data["volume"]
+        channels = {
+            name: ChannelType(kind, writable=name not in READ_ONLY_CHANNELS)
+            for name, channel in volume.channels.items()
+            if (kind := _kind(volume, channel)) is not None
+        }
+        channels["position"] = ChannelType("vector", writable=False)
+        channels["velocity"] = ChannelType("vector")
+        if self._checked is None or not set(channels) >= set(self._checked.channels) - {"id"}:
+            self._checked = check_expression(
+                self.behavior.expression,
+                channels=channels,
+                parameters=dict.fromkeys(USER_VALUES, 0.0),
+                label=f"{self.path or type(self.behavior).__name__}.expression",
+            )
+            self._run = None
+        return self._checked
+
+    @task(Stage.PRE_SOLVE)
+    def run(self, access: Access, step: Step) -> None:
+        """Run the snippet on every local voxel."""
+        checked, volume = self.checked, access.of("volume")
+        if self._run is None:
+            self._run = compile_expression(checked)
+        writes_velocity = "velocity" in checked.writes
+        if writes_velocity:
+            volume.add_channel(
+                CHANGE, components=3, resolution=volume.channel("velocity").resolution
+            )
+        try:
+            for part in in_parts(volume.buckets.local):
+                self._run_on_part(access, step, volume, part)
+            if writes_velocity:
+                self._change_faces(access, volume)
+        finally:
+            volume.channels.pop(CHANGE, None)
+
+    def _run_on_part(
+        self, access: Access, step: Step, volume: DiscreteVolume, part: NDArray[np.int32]
+    ) -> None:
+        checked = self.checked
+        arrays: dict[str, Array] = {}
+        for name in {*checked.reads, *checked.writes} - {"position", "velocity", "id"}:
+            arrays[name] = access[f"volume.{name}"][part[0] : part[-1] + 1].reshape(-1)
+        solid = self._solid_cells(access, volume, part)
+        kept = {name: arrays[name][solid] for name in checked.writes if name in arrays}
+        if "id" in checked.channels:
+            arrays["id"] = _voxel_ids(volume, part)
+        if "position" in checked.channels:
+            arrays["position"] = volume.domain.to_world(cell_positions(volume, "velocity", part))
+        count = len(part) * volume.channel("velocity").resolution ** 3
+        if "velocity" in checked.channels:
+            arrays["velocity"] = np.empty((count, 3), volume.dtype)
+            average_to_cells(
+                access["volume.velocity"], volume.buckets.neighbours, part, arrays["velocity"]
+            )
+        before = arrays["velocity"].copy() if "velocity" in checked.writes else None
+        self._run(
+            arrays,
+            dt=step.dt,
+            time=step.time,
+            frame=step.frame,
+            substep=step.substep,
+            seed=step.seed,
+            parameters={name: float(getattr(self.settings, name)) for name in USER_VALUES},
+            count=count,
+        )
+        for name, values in kept.items():
+            arrays[name][solid] = values
+        if before is not None:
+            change = arrays["velocity"] - before
+            change[solid] = 0.0
+            r = volume.channel("velocity").resolution
+            stored = change.reshape(len(part), r, r, r, 3).transpose(0, 4, 1, 2, 3)
+            volume.local(CHANGE)[part] = stored
+
+    @property
+    def precedes_boundaries(self) -> bool:
+        """Whether the snippet runs before the substep's boundaries are known."""
+        return Stage[self.behavior.stage].order < Stage.UPDATE_BOUNDARIES.order
+
+    def _solid_cells(
+        self, access: Access, volume: DiscreteVolume, part: NDArray[np.int32]
+    ) -> NDArray[np.intp]:
+        """Which cells of some Buckets keep what they have, as indices among them."""
+        if not self.precedes_boundaries:
+            kind = access["volume.kind"][part[0] : part[-1] + 1]
+            return np.flatnonzero(kind.reshape(-1) == SOLID)
+        domain = volume.domain
+        lower = np.where(domain.periodic, -np.inf, domain.lower)
+        upper = np.where(domain.periodic, np.inf, domain.upper)
+        if not (np.isfinite(lower).any() or np.isfinite(upper).any()):
+            return np.empty(0, np.intp)
+        centre = domain.to_world(cell_positions(volume, "velocity", part))
+        return np.flatnonzero(((centre < lower) | (centre > upper)).any(axis=1))
+
+    def _change_faces(self, access: Access, volume: DiscreteVolume) -> None:
+        pending = volume.post_ghosts([CHANGE], halo=1)
+        if pending is not None:
+            pending.wait()
+        velocity = access["volume.velocity"]
+        everywhere = self.precedes_boundaries
+        add_to_faces(
+            volume.with_ghosts(CHANGE),
+            volume.buckets.neighbours,
+            velocity.dtype.type(0.5),
+            velocity if everywhere else access["volume.open_fraction"],
+            int(everywhere),
+            velocity,
+        )
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Run at the Stage that the user chose, and declare what the snippet touches."""
+        checked = self.checked
+        reads = {c for c in checked.reads if c not in ("position", "id")}
+        writes = set(checked.writes)
+        if "velocity" in writes:
+            reads |= {"velocity"}
+        if not self.precedes_boundaries:
+            reads |= {"kind"} | ({"open_fraction"} if "velocity" in writes else set())
+        declared = replace(
+            declaration,
+            reads=tuple(sorted(f"volume.{c}" for c in reads)),
+            writes=tuple(sorted(f"volume.{c}" for c in writes)),
+            halo=1 if "velocity" in reads else 0,
+        )
+        return Stage[self.behavior.stage], declared
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return bool(np.isfinite(float(text)))
+    except ValueError:
+        return False
+
+
+def _kind(volume: DiscreteVolume, channel: Any) -> Any:
+    """The expression language's kind of a cell channel, or None if it has no such kind."""
+    same = channel.resolution == volume.channel("velocity").resolution
+    if channel.location != "cell" or channel.components != 1 or not same:
+        return None
+    return {"f": "float", "i": "int", "u": "int", "b": "bool"}.get(channel.dtype.kind)
+
+
+def _voxel_ids(volume: DiscreteVolume, part: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Numbers of voxels by their place on the lattice of the domain, [n]."""
+    r = volume.channel("velocity").resolution
+    mask = (1 << _AXIS_BITS) - 1
+    corner = volume.buckets.coords[part].astype(np.int64) * r
+    x, y, z = (
+        (corner[:, axis, None] + np.arange(r)) & mask for axis in range(3)
+    )  # each [buckets, r]
+    ids = (x << 2 * _AXIS_BITS)[:, :, None, None] | (y << _AXIS_BITS)[:, None, :, None]
+    numbers: NDArray[np.int64] = (ids | z[:, None, None, :]).reshape(-1)
+    return numbers
+
+
+@parallel_kernel
+def average_to_cells(velocity, neighbours, buckets, out):
+    """Mean of the two faces of each cell along each axis, out [n, 3]; a missing one is the other.
+
+    Args: velocity [b, 3, r, r, r] with ghosts; neighbours [local, 27]; buckets: those to do.
+    """
+    r = velocity.shape[2]
+    for m in prange(buckets.shape[0]):
+        b = buckets[m]
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    n = ((m * r + i) * r + j) * r + k
+                    for a in range(3):
+                        lower = velocity[b, a, i, j, k]
+                        other, x, y, z = beside(neighbours, b, r, a, 1, i, j, k)
+                        upper = velocity[other, a, x, y, z] if other >= 0 else lower
+                        out[n, a] = 0.5 * (lower + upper)
+
+
+@parallel_kernel
+def add_to_faces(change, neighbours, half, open_fraction, everywhere, velocity):
+    """Add to each open lower face the mean of its two cells' change [b, 3, r, r, r].
+
+    If `everywhere` is 1 all faces count as open, and open_fraction is not read. A face without a
+    cell below it takes the whole change of the one above.
+    """
+    r = velocity.shape[2]
+    for number in prange(neighbours.shape[0]):
+        b = np.int32(number)
+        for a in range(3):
+            for i in range(r):
+                for j in range(r):
+                    for k in range(r):
+                        if everywhere == 0 and open_fraction[b, a, i, j, k] == 0:
+                            continue
+                        above = change[b, a, i, j, k]
+                        other, x, y, z = beside(neighbours, b, r, a, -1, i, j, k)
+                        below = change[other, a, x, y, z] if other >= 0 else above
+                        velocity[b, a, i, j, k] += half * (above + below)
