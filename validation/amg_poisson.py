@@ -42,7 +42,9 @@ def run() -> list[dict[str, Any]]:
         )
     growth = decades_per_iteration(found[32]) / decades_per_iteration(found[128])
     results.append(_result("growth of iterations, 32^3 to 128^3", growth, 1.0, 1.35, 1.15, True))
-    seconds = _result("setup and solve, 128^3, one thread [s]", found[128][1], 7.3, 22.0, 10.0, True)
+    seconds = _result(
+        "setup and solve, 128^3, one thread [s]", found[128][1], 7.3, 22.0, 10.0, True
+    )
     results.append({**seconds, "pass": None})  # times are reported and do not decide
     return results
 

@@ -82,7 +82,7 @@ def dam_break(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     np.cumsum(kept.sum(axis=1), out=indptr[1:])
     divergence = np.zeros(liquid.shape)
     divergence[:, 0, :] -= 1.0
-    divergence[0, :, :] += 3.0 * np.cos(12.0 * z[0]) * y[0]
+    divergence[0, :, :] += 6.0 * np.cos(12.0 * z[0]) * (0.5 + y[0])
     return indptr, columns[liquid][kept], values[kept], divergence[liquid]
 
 

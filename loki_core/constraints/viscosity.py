@@ -16,7 +16,11 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access
-from loki_core.kernels.viscous_stress import fill_viscous_matrix, viscous_rows
+from loki_core.kernels.viscous_stress import (
+    count_viscous_entries,
+    fill_viscous_matrix,
+    fill_viscous_rhs,
+)
 from loki_core.linear_solvers.fluid_solve import (
     SOLVERS,
     FluidSolve,
@@ -95,30 +99,35 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             int(all(collider.slip == "slip" for collider in target.colliders)),
             kappa,
         )
-        size = volume.local("velocity").size
-        counts, rhs = np.empty(size, np.int32), np.empty(size)
-        viscous_rows(*geometry, counts, rhs)
-        self._assemble(geometry, counts, kappa)
-        x = volume.local("velocity").astype(np.float64).reshape(-1)
+        self._assemble(geometry, kappa)
+        velocity = volume.local("velocity")
+        x = velocity.astype(np.float64).reshape(-1)
+        rhs = np.where(self._unknown, x, 0.0)
+        fill_viscous_rhs(*geometry, self._bordering, rhs)
         self.report = self._solve.solve(
             rhs,
             x,
             tol=float(self.settings.tolerance),
             max_iterations=int(self.settings.max_iterations),
         )
-        unknown = (counts > 0).reshape(volume.local("velocity").shape)
-        velocity = volume.local("velocity")
-        velocity[unknown] = x.reshape(velocity.shape)[unknown]
+        velocity[:] = np.where(self._unknown, x, velocity.reshape(-1)).reshape(velocity.shape)
         volume.mark_written("velocity")
         self.iterations = self.report.iterations
 
-    def _assemble(self, geometry: tuple[Any, ...], counts: Array, kappa: float) -> None:
+    def _assemble(self, geometry: tuple[Any, ...], kappa: float) -> None:
+        """Build the matrix where the geometry or the step changed since the last one."""
         target, volume = self.target, self.target.volume
         pattern = (target.geometry_version, volume.layout_version)
         if (pattern, kappa) == self._matrix_version:
             return
         same_pattern = self._matrix_version is not None and pattern == self._matrix_version[0]
         self._matrix_version = (pattern, kappa)
+
+        size = volume.local("velocity").size
+        counts, bordering = np.empty(size, np.int32), np.empty(size, np.uint8)
+        count_viscous_entries(*geometry, counts, bordering)
+        self._unknown = counts > 0
+        self._bordering = np.flatnonzero(bordering)
 
         def fill(starts: Array, columns: Array, data: Array) -> None:
             fill_viscous_matrix(*geometry, starts, columns, data)

@@ -31,6 +31,7 @@ Array = NDArray[Any]
 BALL = 4.0 / 3.0 * np.pi
 BUCKETS_AT_ONCE = 128  # faces of so many are in memory at a time
 
+
 @dataclass(frozen=True)
 class ForcePoints:
     """The points that a Force acts on: an Object's particles, or faces of a volume.

@@ -59,9 +59,7 @@ def extend_in_bucket(b, values, mask, neighbours, layer, r):
                     count = 0
                     for a in range(3):
                         for side in range(2):
-                            other, ni, nj, nk = beside(
-                                neighbours, b, r, a, 2 * side - 1, i, j, k
-                            )
+                            other, ni, nj, nk = beside(neighbours, b, r, a, 2 * side - 1, i, j, k)
                             if other >= 0:
                                 m = mask[other, c, ni, nj, nk]
                                 if 0 < m <= layer:

@@ -1,7 +1,8 @@
 """The steps of a multigrid cycle and of conjugate gradients, each one pass over memory.
 
 Vectors of the cycle are float32, those of conjugate gradients float64. D^-1 is zero on rows without
-entries, so that such unknowns stay as they are.
+entries, so that such unknowns stay as they are. Loops go over fixed blocks of rows: where a compiler
+splits a loop into vectors and a rest must not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -12,12 +13,20 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.sparse_sliced import slice_product
 
 
+@device
+def start_block(inverse_diagonal, r, factor, x, first, last):
+    """X = factor D^-1 r of a range."""
+    for i in range(first, last):
+        x[i] = factor * inverse_diagonal[i] * r[i]
+
+
 @parallel_kernel
 def scaled_start(inverse_diagonal, r, factor, x):
     """First smoothing step from zero: x = factor D^-1 r."""
+    rows = r.shape[0]
     f = np.float32(factor)
-    for i in prange(r.shape[0]):
-        x[i] = f * inverse_diagonal[i] * r[i]
+    for block in prange((rows + 4095) // 4096):
+        start_block(inverse_diagonal, r, f, x, 4096 * block, min(4096 * block + 4096, rows))
 
 
 @device
@@ -176,25 +185,49 @@ def advance(p, product, alpha, x, r, partial):
         )
 
 
+@device
+def scale_block(r, factor, out, first, last):
+    """Out = factor r of a range."""
+    for i in range(first, last):
+        out[i] = factor * r[i]
+
+
 @parallel_kernel
 def scale_down(r, factor, out):
     """Write factor r to a float32 vector."""
-    for i in prange(r.shape[0]):
-        out[i] = factor * r[i]
+    rows = r.shape[0]
+    for block in prange((rows + 4095) // 4096):
+        scale_block(r, factor, out, 4096 * block, min(4096 * block + 4096, rows))
+
+
+@device
+def direction_block(z, scale, beta, p, first, last):
+    """P = scale z + beta p of a range."""
+    for i in range(first, last):
+        p[i] = scale * z[i] + beta * p[i]
 
 
 @parallel_kernel
 def next_direction(z, scale, beta, p):
     """P = scale z + beta p."""
-    for i in prange(z.shape[0]):
-        p[i] = scale * z[i] + beta * p[i]
+    rows = z.shape[0]
+    for block in prange((rows + 4095) // 4096):
+        direction_block(z, scale, beta, p, 4096 * block, min(4096 * block + 4096, rows))
+
+
+@device
+def multiple_block(x, factor, y, first, last):
+    """Y += factor x of a range."""
+    for i in range(first, last):
+        y[i] += factor * x[i]
 
 
 @parallel_kernel
 def add_multiple(x, factor, y):
     """Y += factor x."""
-    for i in prange(y.shape[0]):
-        y[i] += factor * x[i]
+    rows = y.shape[0]
+    for block in prange((rows + 4095) // 4096):
+        multiple_block(x, factor, y, 4096 * block, min(4096 * block + 4096, rows))
 
 
 @parallel_kernel
@@ -205,20 +238,23 @@ def subtract(b, product, r):
 
 
 @device
-def row_bound(slices, values, inverse_diagonal, i):
-    """Sum of the magnitudes of row i of D^-1 A."""
-    total = 0.0
+def row_scale(slices, columns, values, i):
+    """1 / max(a_ii, half the sum of magnitudes) of row i; zero for a row of zeros."""
+    diagonal, total = 0.0, 0.0
     for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
-        total += abs(values[e])
-    return total * inverse_diagonal[i]
+        value = np.float64(values[e])
+        total += abs(value)
+        if columns[e] == i:
+            diagonal += value
+    return 1.0 / max(diagonal, 0.5 * total) if total > 0.0 else 0.0
 
 
 @parallel_kernel
-def row_bounds(slices, values, inverse_diagonal, bounds):
-    """Largest sum of magnitudes of a row of D^-1 A in each block: Gershgorin's bound."""
-    rows = inverse_diagonal.shape[0]
-    for block in prange(bounds.shape[0]):
-        largest = 0.0
-        for i in range(4096 * block, min(4096 * block + 4096, rows)):
-            largest = max(largest, row_bound(slices, values, inverse_diagonal, i))
-        bounds[block] = largest
+def inverse_diagonals(slices, columns, values, inverse):
+    """Write D^-1, D = max(a_ii, half the row's sum of magnitudes).
+
+    With it no eigenvalue of D^-1 A is above 2 (Gershgorin), so smoothers need no estimate. For rows
+    that are diagonally dominant, those of fluids, it is the diagonal itself.
+    """
+    for i in prange(inverse.shape[0]):
+        inverse[i] = row_scale(slices, columns, values, i)

@@ -78,6 +78,51 @@ def spread(
 
 
 @device
+def collapse_row(
+    slices, columns, values, row, factor, aggregate, keys, sums, used, count
+):
+    """Add factor times a row, its columns taken to their aggregates; return the entries."""
+    last, total = -1, 0.0
+    for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
+        value = np.float64(values[e])
+        if value != 0.0:
+            a = aggregate[columns[e]]
+            if a != last:  # neighbours mostly share an aggregate: one search for all
+                if last >= 0:
+                    count = add_entry(keys, sums, used, count, last, total)
+                last, total = a, 0.0
+            total += factor * value
+    if last >= 0:
+        count = add_entry(keys, sums, used, count, last, total)
+    return count
+
+
+@device
+def collapse(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    omega, aggregate, keys, sums, used, count, out_keys, out_sums, out_used,
+):  # fmt: skip
+    """Write w - omega A D^-1 w, summed by aggregates, to the empty out table; return its count."""
+    made = 0
+    for t in range(count):
+        key, value = keys[used[t]], sums[used[t]]
+        a = aggregate[key]
+        if a >= 0:
+            made = add_entry(out_keys, out_sums, out_used, made, a, value)
+        factor = -omega * inverse_diagonal[key] * value
+        if key < rows:
+            made = collapse_row(
+                slices, columns, values, key, factor, aggregate, out_keys, out_sums, out_used, made
+            )
+        else:
+            made = collapse_row(
+                extra_slices, extra_columns, extra_values, key - rows, factor, aggregate, out_keys,
+                out_sums, out_used, made,
+            )  # fmt: skip
+    return made
+
+
+@device
 def coarse_row(
     slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
     omega, aggregate, starts, members, c, keys, sums, used, keys2, sums2, used2, width, out_columns,
@@ -102,28 +147,27 @@ def coarse_row(
     )  # fmt: skip
     full = max(second, count) >= limit
     clear_entries(keys2, used2, second)
-    second = spread(
+    scale = 0.0
+    for t in range(starts[c], starts[c + 1]):
+        if inverse_diagonal[members[t]] > 0.0:
+            scale = max(scale, 1.0 / inverse_diagonal[members[t]])
+    second = collapse(
         slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        omega, keys, sums, used, count, keys2, sums2, used2,
+        omega, aggregate, keys, sums, used, count, keys2, sums2, used2,
     )  # fmt: skip
     clear_entries(keys, used, count)
     full = full or second >= limit
-    count, magnitude = 0, 0.0
+    magnitude = 0.0
     for t in range(second):
-        a = aggregate[keys2[used2[t]]]
-        if a >= 0:
-            value = sums2[used2[t]]
-            count = add_entry(keys, sums, used, count, a, value)
-            magnitude += abs(value)
-    clear_entries(keys2, used2, second)
-    if full or count > width:
-        clear_entries(keys, used, count)
+        magnitude = max(magnitude, abs(sums2[used2[t]]))
+    if full or second > width:
+        clear_entries(keys2, used2, second)
         return -1 if full else -2
     # A row that cancels to rounding belongs to a closed pocket: nothing is left to solve there.
     made = 0
-    for t in range(count):
-        column, value = keys[used[t]], sums[used[t]]
-        if abs(value) > 1e-7 * magnitude:
+    for t in range(second):
+        column, value = keys2[used2[t]], sums2[used2[t]]
+        if magnitude > 1e-6 * scale and abs(value) > 1e-7 * magnitude:
             place = made
             while place > 0 and out_columns[c * width + place - 1] > column:
                 out_columns[c * width + place] = out_columns[c * width + place - 1]
@@ -132,7 +176,7 @@ def coarse_row(
             out_columns[c * width + place] = column
             out_values[c * width + place] = value
             made += 1
-    clear_entries(keys, used, count)
+    clear_entries(keys2, used2, second)
     return made
 
 

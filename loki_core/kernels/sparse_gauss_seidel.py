@@ -60,25 +60,34 @@ def project_rows(slices, columns, values, inverse_diagonal, b, lower, upper, row
         )
 
 
+@device
+def worst_of_block(x, w, diagonal, lower, upper, first, last):
+    """Largest residual of a range; NaN if there is one."""
+    worst = 0.0
+    for i in range(first, last):
+        d = diagonal[i]
+        if d > 0.0:
+            if np.isnan(w[i]) or np.isnan(x[i]):
+                return np.nan
+            value = abs(max(min(d * (x[i] - lower[i]), w[i]), d * (x[i] - upper[i])))
+            worst = max(worst, value)
+    return worst
+
+
 @parallel_kernel
 def complementarity(x, w, diagonal, lower, upper, partial):
     """Largest |max(min(d (x - l), w), d (x - u))| of each block of 4096 rows; NaN stays NaN."""
     rows = w.shape[0]
     for block in prange(partial.shape[0]):
-        worst = 0.0
-        for i in range(4096 * block, min(4096 * block + 4096, rows)):
-            d = diagonal[i]
-            if d > 0.0:
-                value = abs(max(min(d * (x[i] - lower[i]), w[i]), d * (x[i] - upper[i])))
-                if not value <= worst:
-                    worst = value
-        partial[block] = worst
+        partial[block] = worst_of_block(
+            x, w, diagonal, lower, upper, 4096 * block, min(4096 * block + 4096, rows)
+        )
 
 
-@parallel_kernel
-def mark_active(x, w, inverse_diagonal, lower, upper, active):
-    """1 where the lower bound holds an unknown, 2 the upper, 0 where it is free."""
-    for i in prange(w.shape[0]):
+@device
+def mark_block(x, w, inverse_diagonal, lower, upper, active, first, last):
+    """Which bound holds each unknown of a range."""
+    for i in range(first, last):
         moved = x[i] - inverse_diagonal[i] * w[i]
         state = 0
         if inverse_diagonal[i] > 0.0:
@@ -87,6 +96,17 @@ def mark_active(x, w, inverse_diagonal, lower, upper, active):
             elif moved > upper[i] or (x[i] >= upper[i] and w[i] < 0.0):
                 state = 2
         active[i] = state
+
+
+@parallel_kernel
+def mark_active(x, w, inverse_diagonal, lower, upper, active):
+    """1 where the lower bound holds an unknown, 2 the upper, 0 where it is free."""
+    rows = w.shape[0]
+    for block in prange((rows + 4095) // 4096):
+        mark_block(
+            x, w, inverse_diagonal, lower, upper, active, 4096 * block,
+            min(4096 * block + 4096, rows),
+        )  # fmt: skip
 
 
 @parallel_kernel

@@ -42,20 +42,19 @@ def fill_slices(indptr, indices, data, slices, columns, values):
 @device
 def fill_slice(indptr, indices, data, rows, s, slices, columns, values):
     """Copy the rows of one slice."""
-    width = (slices[s + 1] - slices[s]) // 8
+    end = np.uint64(slices[s + 1])
     for lane in range(8):
         i = 8 * s + lane
-        begin, end = 0, 0
+        target = np.uint64(slices[s] + lane)
         if i < rows:
-            begin, end = indptr[i], indptr[i + 1]
-        for t in range(width):
-            target = slices[s] + 8 * t + lane
-            if t < end - begin:
-                columns[target] = indices[begin + t]
-                values[target] = data[begin + t]
-            else:
-                columns[target] = min(i, rows - 1)
-                values[target] = 0.0
+            for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+                columns[target] = indices[e]
+                values[target] = data[e]
+                target += np.uint64(8)
+        while target < end:
+            columns[target] = min(i, rows - 1)
+            values[target] = 0.0
+            target += np.uint64(8)
 
 
 @parallel_kernel

@@ -190,42 +190,78 @@ def viscous_row(
 
 
 @parallel_kernel
-def viscous_rows(
+def count_viscous_entries(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, counts, rhs,
+    kappa, counts, bordering,
 ):  # fmt: skip
-    """Count entries [local * 3 r^3] and fill right-hand sides of all rows; known faces have none."""
+    """Count entries of all rows [local * 3 r^3], and note which rows have known neighbours.
+
+    A known face has no row.
+    """
     for b in prange(neighbours.shape[0]):
-        rows_of_bucket(
+        count_rows_of_bucket(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, np.int64(b), counts, rhs,
+            solid_slips, kappa, np.int64(b), counts, bordering,
         )  # fmt: skip
 
 
 @device
-def rows_of_bucket(
+def count_rows_of_bucket(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, b, counts, rhs,
+    kappa, b, counts, bordering,
 ):  # fmt: skip
     """Do one Bucket."""
     r = kind.shape[2]
     nothing = counts[:0]
-    no_data = rhs[:0]
+    no_data = side_velocity[0, :0]
     for a in range(3):
         for i in range(r):
             for j in range(r):
                 for k in range(r):
                     row = (((b * 3 + a) * r + i) * r + j) * r + k
+                    counts[row] = 0
+                    bordering[row] = 0
                     if is_unknown(fraction, b, a, i, j, k):
-                        entries, value = viscous_row(
+                        entries, _ = viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
                             side_velocity, solid_slips, kappa, b, a, i, j, k, nothing, no_data, 0, 0,
                         )  # fmt: skip
                         counts[row] = entries
-                        rhs[row] = value
-                    else:
-                        counts[row] = 0
-                        rhs[row] = 0.0
+                        # Inside the gas a row has its diagonal, 6 faces of its own component and
+                        # 8 of the others.
+                        bordering[row] = 1 if entries < 15 else 0
+
+
+@parallel_kernel
+def fill_viscous_rhs(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, rows, rhs,
+):  # fmt: skip
+    """Add what known faces and sides contribute to the right-hand sides of some rows."""
+    r = kind.shape[2]
+    for n in prange(rows.shape[0]):
+        rhs[rows[n]] = rhs_of_row(
+            velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
+            solid_slips, kappa, np.int64(rows[n]), np.int64(r),
+        )  # fmt: skip
+
+
+@device
+def rhs_of_row(
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    kappa, row, r,
+):  # fmt: skip
+    """Right-hand side of one row."""
+    k = row % r
+    j = row // r % r
+    i = row // (r * r) % r
+    a = row // (r * r * r) % 3
+    b = row // (3 * r * r * r)
+    _, value = viscous_row(
+        velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
+        solid_slips, kappa, b, a, i, j, k, neighbours[0, :0], side_velocity[0, :0], 0, 0,
+    )  # fmt: skip
+    return value
 
 
 @parallel_kernel

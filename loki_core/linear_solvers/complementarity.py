@@ -58,7 +58,7 @@ class ComplementarityProblem:
         self.w += self.b
         complementarity(x, self.w, self.diagonal, self.lower, self.upper, self._partial)
         worst = self.system.comm.maximum(float(self._partial.max(initial=0.0)))
-        return worst / self.scale if self.scale > 0.0 else worst
+        return worst if self.scale == 0.0 else worst / self.scale
 
 
 def _bound(bound: Bound, size: int, default: float) -> Vector:

@@ -27,6 +27,7 @@ class ConjugateGradient:
         self.system = system
         diagonal = system.diagonal()
         # A row of zeros belongs to an unknown that takes part in nothing: it stays as it is.
+        self._used = diagonal != 0.0
         self._inverse_diagonal = np.divide(
             1.0, diagonal, out=np.zeros_like(diagonal), where=diagonal > 0.0
         )
@@ -36,12 +37,11 @@ class ConjugateGradient:
     ) -> SolveReport:
         """Improve x until |b - A x| <= tol |b|. Collective."""
         start, system = perf_counter(), self.system
-        used = self._inverse_diagonal > 0.0
-        b = np.where(used, b, 0.0)
+        b = np.where(self._used, b, 0.0)
         self._project(b)
         scale = math.sqrt(system.dot(b, b))
         if scale == 0.0:
-            x[used] = 0.0
+            x[self._used] = 0.0
         target = tol * scale
         product = np.empty_like(b)
         system.multiply(x, product)

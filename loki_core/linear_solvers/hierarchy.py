@@ -20,7 +20,7 @@ from loki_core.errors import SetupError
 from loki_core.kernels import sparse_aggregation as aggregation
 from loki_core.kernels import sparse_cycle as cycle
 from loki_core.kernels.sparse_galerkin import coarse_rows, compact_rows, smoothing_energies
-from loki_core.kernels.sparse_sliced import BLOCK, LANES, dot_blocks
+from loki_core.kernels.sparse_sliced import LANES
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.sparse_system import SlicedMatrix
 
@@ -31,7 +31,7 @@ MOST_LEVELS = 20
 # Degree of the Chebyshev smoother, and the range of eigenvalues below the largest that it damps:
 # on the first level, and on the coarse ones, where work is cheap.
 SMOOTHERS = ((2, 6.0), (3, 10.0))
-POWER_STEPS = 12
+LARGEST = 2.0  # bound of the eigenvalues of D^-1 A, by the choice of D
 SAMPLES = 1000  # aggregates from which the damping is taken
 
 
@@ -40,7 +40,6 @@ class Level:
     """One level; vectors hold own rows and ghosts.
 
     Attributes:
-        largest: Bound of the eigenvalues of D^-1 A.
         omega: Damping of the prolongator's smoothing step.
         aggregate: Aggregate of each own row, -1 for none; empty on the coarsest level.
         inverse: This rank's rows of the dense inverse, on the coarsest level only.
@@ -50,7 +49,6 @@ class Level:
     halo: Halo
     inverse_diagonal: Array
     labels: Array
-    largest: float = 2.0
     omega: float = 2.0 / 3.0
     aggregate: Array = field(default_factory=lambda: np.empty(0, dtype=np.int32))
     starts: Array = field(default_factory=lambda: np.zeros(1, dtype=np.int32))
@@ -106,8 +104,7 @@ class Hierarchy:
         for level in self.levels:
             level.allocate()
         self._coefficients = [
-            _chebyshev(level.largest, *SMOOTHERS[min(depth, 1)])
-            for depth, level in enumerate(self.levels)
+            _chebyshev(*SMOOTHERS[min(depth, 1)]) for depth in range(len(self.levels))
         ]
 
     def replace_first(self, matrix: SlicedMatrix, halo: Halo) -> None:
@@ -115,8 +112,7 @@ class Hierarchy:
         level = self.levels[0]
         fresh = _make_level(matrix, halo, level.labels)
         level.matrix, level.halo = matrix, halo
-        level.inverse_diagonal, level.largest = fresh.inverse_diagonal, fresh.largest
-        self._coefficients[0] = _chebyshev(level.largest, *SMOOTHERS[0])
+        level.inverse_diagonal = fresh.inverse_diagonal
         if level.inverse is not None:
             level.inverse = _dense_inverse(level, self.singular)
 
@@ -202,42 +198,9 @@ def _labels(near_null_space: Sequence[Array] | None, rows: int) -> Array:
 
 
 def _make_level(matrix: SlicedMatrix, halo: Halo, labels: Array) -> Level:
-    diagonal = matrix.diagonal()
     inverse = np.zeros(matrix.rows, dtype=np.float32)
-    np.divide(1.0, diagonal, out=inverse, where=diagonal > 0.0, casting="same_kind")
-    inverse[~np.isfinite(inverse)] = 0.0
-    level = Level(matrix, halo, inverse, labels)
-    level.largest = _largest_eigenvalue(level)
-    return level
-
-
-def _largest_eigenvalue(level: Level) -> float:
-    """Bound the eigenvalues of D^-1 A: by row sums, or closer by the power method."""
-    comm, rows = level.halo.comm, level.matrix.rows
-    bounds = np.zeros((rows + BLOCK - 1) // BLOCK)
-    cycle.row_bounds(level.matrix.slices, level.matrix.values, level.inverse_diagonal, bounds)
-    bound = comm.maximum(float(bounds.max(initial=0.0)))
-    if not bound > 2.0001:  # diagonally dominant: the bound is close
-        return bound if bound > 0.0 else 2.0
-    x = np.zeros(level.halo.length, dtype=np.float32)
-    y = np.zeros_like(x)
-    start = np.arange(level.halo.first, level.halo.first + rows, dtype=np.uint32)
-    x[:rows] = (start * np.uint32(2654435761) >> np.uint32(8)).astype(np.float32) / 2.0**24 - 0.5
-    x[:rows][level.inverse_diagonal == 0.0] = 0.0
-    estimate, partial = 0.0, np.zeros_like(bounds)
-    zero = np.zeros(rows, dtype=np.float32)
-    for _ in range(POWER_STEPS):
-        level.halo.refresh(x)
-        cycle.scaled_residual(*level.entries, level.inverse_diagonal, zero, x, y)
-        dot_blocks(x[:rows], x[:rows], partial)
-        before = partial.sum()
-        dot_blocks(y[:rows], y[:rows], partial)
-        sums = comm.all_reduce(np.array([before, partial.sum()]), "sum")
-        if not (sums[0] > 0.0 and math.isfinite(sums[1])):
-            return bound
-        estimate = math.sqrt(sums[1] / sums[0])
-        x[:rows] = y[:rows] * np.float32(1.0 / max(math.sqrt(sums[1]), 1e-30))
-    return min(bound, 1.1 * estimate)
+    cycle.inverse_diagonals(matrix.slices, matrix.columns, matrix.values, inverse)
+    return Level(matrix, halo, inverse, labels)
 
 
 def _aggregate(level: Level, known: Level | None) -> None:
@@ -299,7 +262,7 @@ def _coarsen(level: Level) -> Level:
     extra, extended_inverse, aggregate, ghost_aggregates = _surroundings(level)
     level.omega = _damping(level, extra, extended_inverse)
     lengths = np.zeros(own, dtype=np.int32)
-    capacity, width = 1024, 64
+    capacity, width = (1024, 64) if level.matrix.values.size < 16 * rows else (4096, 128)
     while True:
         table_columns = np.empty(own * width, dtype=np.int32)
         table_values = np.empty(own * width, dtype=np.float32)
@@ -337,7 +300,7 @@ def _damping(level: Level, extra: SlicedMatrix, extended_inverse: Array) -> floa
         extended_inverse, level.starts, level.members, step, energies,
     )  # fmt: skip
     sums = level.halo.comm.all_reduce(energies.sum(axis=0), "sum")
-    classic = 4.0 / (3.0 * level.largest)
+    classic = 4.0 / (3.0 * LARGEST)
     if not (sums[1] > 0.0 and math.isfinite(sums[0] / sums[1])):
         return classic
     return float(min(max(sums[0] / sums[1], 0.5 * classic), 3.0 * classic))
@@ -469,9 +432,9 @@ def _invert(dense: Array, singular: bool) -> Array:
     return inverse
 
 
-def _chebyshev(largest: float, degree: int, span: float) -> list[tuple[float, float]]:
-    """(factor, momentum) of each step of a Chebyshev smoother on [largest / span, largest]."""
-    upper, lower = 1.02 * largest, largest / span
+def _chebyshev(degree: int, span: float) -> list[tuple[float, float]]:
+    """(factor, momentum) of each step of a Chebyshev smoother on [LARGEST / span, LARGEST]."""
+    upper, lower = 1.02 * LARGEST, LARGEST / span
     theta, delta = 0.5 * (upper + lower), 0.5 * (upper - lower)
     sigma = theta / delta
     rho = 1.0 / sigma

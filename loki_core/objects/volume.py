@@ -111,7 +111,9 @@ class VolumeObject(Behavior, kind="object"):
         (0.0, 0.0, 0.0), unit="m/s", doc="Velocity of the air in which new Buckets appear."
     )
     velocity_scheme: str = parameter(
-        "maccormack", choices=SCHEMES, doc="How the velocity is carried along."
+        "maccormack",
+        choices=(*SCHEMES, "none"),
+        doc="How the velocity is carried along; none keeps a given flow.",
     )
     velocity_limiter: str = parameter(
         "revert", choices=LIMITERS, doc="What keeps the velocity within what was there."
@@ -170,9 +172,7 @@ class Volume(Object):
         super().__post_init__()
         self.resolution = self._resolution()
         self.voxel_size = self.scope.domain.bucket_size / self.resolution
-        self.volume = DiscreteVolume(
-            self.scope.domain, name=self.path, dtype=self.scope.dtype
-        )
+        self.volume = DiscreteVolume(self.scope.domain, name=self.path, dtype=self.scope.dtype)
         self._add("velocity", components=3, background=self.behavior.ambient_velocity)
         self._add("open_fraction", components=3, derived=True)
         self._add("pressure")
@@ -451,6 +451,9 @@ class Volume(Object):
         from loki_core.objects.advection import advect
 
         settings, volume = self.settings, self.volume
+        if settings.velocity_scheme == "none":
+            self._keep_start()
+            return
         surroundings = self.surroundings()
         self.extend_into_solids(["velocity"])
         carry = {
@@ -477,8 +480,11 @@ class Volume(Object):
         else:
             advect(volume, ("velocity",), velocity="velocity", dt=step.dt, **carry)
         self._restore_known_faces(surroundings)
+        self._keep_start()
+
+    def _keep_start(self) -> None:
         if self.keeps_start:
-            volume.local("start_velocity")[:] = volume.local("velocity")
+            self.volume.local("start_velocity")[:] = self.volume.local("velocity")
 
     def _restore_known_faces(self, surroundings: Surroundings) -> None:
         """Give faces of walls and solids their own velocity again."""

@@ -82,7 +82,8 @@ class DissipationAction(Operator, behavior=DissipationOperator):
                 )
                 weight, step_of_weight = sampled.reshape(-1), 1
             background = np.array(volume.channel(name).background, values.dtype)
-            rows = values.reshape(values.shape[0] * values.shape[1], -1)
+            # Sizes in full: a rank without Buckets has an empty array.
+            rows = values.reshape(values.shape[0] * values.shape[1], values.shape[2] ** 3)
             fade_rows(float(exponent), weight, step_of_weight, background, rows)
 
     def declare(

@@ -159,9 +159,9 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
                     f'"density" channel to say where it emits; it has {sorted(source.channels)}'
                 )
             value = self._sampled(name, position, components=1)[:, 0]
-            covered: NDArray[np.float64] = np.clip(value, 0.0, 1.0) if name == "mask" else (
-                value > 0.0
-            ).astype(np.float64)
+            covered: NDArray[np.float64] = (
+                np.clip(value, 0.0, 1.0) if name == "mask" else (value > 0.0).astype(np.float64)
+            )
             return covered
         distance = self._distance.sample(position).distance
         inside: NDArray[np.float64] = np.clip(0.5 - distance / self.target.voxel_size, 0.0, 1.0)

@@ -116,5 +116,5 @@ def dam_break(n):
     matrix.sort_indices()
     divergence = np.zeros(liquid.shape)
     divergence[:, 0, :] -= 1.0
-    divergence[0, :, :] += 3.0 * np.cos(12.0 * z[0]) * y[0]
+    divergence[0, :, :] += 6.0 * np.cos(12.0 * z[0]) * (0.5 + y[0])
     return matrix, divergence[liquid]

@@ -1,0 +1,1 @@
+"""A ball swings through rising smoke."""

@@ -1,0 +1,1 @@
+"""Wind with threads of smoke streams around a ball in a tunnel."""
