@@ -115,7 +115,7 @@ def _solve_once(n: int) -> tuple[Any, float]:
 
 
 def _decades(report: Any) -> float:
-    return -math.log10(report.residual) / report.iterations
+    return float(-math.log10(report.residual) / report.iterations)
 
 
 def _pyamg(n: int, indptr: Any, indices: Any, data: Any, b: Any) -> float | None:

@@ -1,8 +1,9 @@
 """Smoothed-aggregation multigrid on the 7-point Poisson problem: iterations, growth, time.
 
 Neumann walls, one Dirichlet face, a random right-hand side, to a true relative residual of 1e-8.
-References: iterations at 150^3 of AMGCL (SPAI0) 24, Trilinos ML 10-11, PETSc GAMG 7-8 (Demidov 2020).
-LOKI_VALIDATE_LONG=1 adds n = 150. Times are those of a hierarchy built from nothing, with one thread.
+References: iterations at 150^3 of AMGCL (SPAI0) 24, Trilinos ML 10-11, PETSc GAMG 7-8 (Demidov
+2020). LOKI_VALIDATE_LONG=1 adds n = 150. Times are those of a hierarchy built from nothing, with one
+thread.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def solve(n: int) -> tuple[Any, float, float]:
 
 def decades_per_iteration(found: tuple[Any, float, float]) -> float:
     """Mean reduction of the residual by one iteration, in powers of ten."""
-    return -math.log10(found[2]) / found[0].iterations
+    return -math.log10(found[2]) / int(found[0].iterations)
 
 
 def poisson_rows(n: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -25,18 +25,18 @@ from loki_core.data.accessors import Access
 from loki_core.kernels.mac_grid import (
     FLUID,
     count_pressure_entries,
-    divergence_of_bucket_faces,
     fill_pressure_matrix,
     let_ambient_faces_flow,
+    negative_divergence,
     subtract_pressure_gradient,
 )
-from loki_core.linear_solvers.system import SolveReport
 from loki_core.linear_solvers.fluid_solve import (
     SOLVERS,
     FluidSolve,
     attainable,
     voxel_system,
 )
+from loki_core.linear_solvers.system import SolveReport
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -104,6 +104,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._assemble(dt, mobility)
         rhs = self._divergence(dt)
         q = np.zeros_like(rhs) if guess is None else guess
+        q[volume.local("kind").reshape(-1) != FLUID] = 0.0  # ambient air since the last step
         tolerance = float(self.settings.tolerance)
         self.report = self._solve.solve(
             rhs,
@@ -118,7 +119,6 @@ class PressureAction(Action, behavior=PressureMaterial):
         kind = volume.with_ghosts("kind")
         subtract_pressure_gradient(
             volume.with_ghosts("q"),
-            kind,
             volume.local("open_fraction"),
             velocity if mobility is None else mobility,
             int(mobility is not None),
@@ -210,7 +210,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         r = target.resolution
         rhs = np.empty((buckets.local_count, r, r, r))
         normal = np.array([surroundings.velocity[side, side // 2] for side in range(6)])
-        divergence_of_bucket_faces(
+        negative_divergence(
             velocity,
             volume.with_ghosts("solid_velocity") if solids else velocity,
             int(solids),

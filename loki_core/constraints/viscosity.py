@@ -94,7 +94,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             volume.buckets.neighbours,
             surroundings.lower,
             surroundings.upper,
-            surroundings.kinds,
+            np.array(surroundings.kinds),
             surroundings.velocity,
             int(all(collider.slip == "slip" for collider in target.colliders)),
             kappa,

@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from loki_core.kernels.advection_rows import LANES, bounds_eight, sample_eight, spread_eight
 from loki_core.kernels.bucket_block import fill_outside, gather_block
 from loki_core.kernels.jit import device, parallel_kernel, prange
 
 SAMPLE, MACCORMACK, BFECC, LIMITED = 0, 1, 2, 3
 NO_LIMIT, CLAMPED, REVERTED = 0, 1, 2
 CELL = 3
-#: Stencil number of a trace that left its block.
+#: Note of a trace that left its block.
 ESCAPED = 65535
 
 
@@ -185,8 +186,8 @@ def finite3(u, v, w):
 
 
 @device
-def start_row(block, location, p, n, half, velocity):
-    """Velocity [3, r] on the faces, or at the cells, of a row of voxels that begins at p.
+def start_row(block, location, p, n, half, count, velocity):
+    """Velocity [3 * LANES] on the faces, or at the cells, of a row of voxels that begins at p.
 
     Between faces along a and the location lie four samples at most, one back along the location's
     axis and one on along a; where they are fewer, they are taken twice.
@@ -214,129 +215,238 @@ def start_row(block, location, p, n, half, velocity):
             on = zero
             less = zero
         q = p + np.uint64(axis) * size
-        for k in range(np.uint64(velocity.shape[1])):
+        to = np.uint64(axis * LANES)
+        for k in range(count):
             low = block[q + k] + block[q + k - less]
             high = block[q + k + on] + block[q + k + on - less]
-            velocity[axis, k] = quarter * (low + high)
+            velocity[to + k] = quarter * (low + high)
 
 
 @device
-def stage_row(block, start, n, factor, walls, limits, half, steps, velocity, out_of):
-    """Replace the velocities of a row by those at the places to which they lead.
+def move_row(start, factor, walls, limits, steps, count, velocity, out_of, ends):
+    """Fill the ends of a row of straight traces; out_of becomes 1 where one leaves the limits.
 
     Args: start: (x, y, z) of the first voxel; factor: time over voxel size; walls: (lower, upper)
-    limits that no trace passes, each of three; limits: (first, last) place that can be read;
-    velocity [3, r]; out_of [r]: set to 1 where a trace left the block.
+    limits that no trace passes, each of three; limits: (first, last) place that can be read.
     """
     x, y, z = start
     low, high = walls
     first, last = limits
-    for k in range(np.uint64(velocity.shape[1])):
-        u, v, w = velocity[0, k], velocity[1, k], velocity[2, k]
+    two = np.uint64(LANES)
+    for k in range(count):
+        u, v, w = velocity[k], velocity[k + two], velocity[k + two + two]
         mx = within(x + factor * u, low[0], high[0])
         my = within(y + factor * v, low[1], high[1])
         mz = within(z + steps[k] + factor * w, low[2], high[2])
         px = within(mx, first, last)
         py = within(my, first, last)
         pz = within(mz, first, last)
-        if not ((px == mx) & (py == my) & (pz == mz) & finite3(u, v, w)):
-            out_of[k] = 1
-        u, v, w = velocity_at(block, px, py, pz, n, half)
-        velocity[0, k] = u
-        velocity[1, k] = v
-        velocity[2, k] = w
+        ends[k] = px
+        ends[k + two] = py
+        ends[k + two + two] = pz
+        good = (px == mx) & (py == my) & (pz == mz) & finite3(u, v, w)
+        out_of[k] |= np.uint8(not good)
 
 
 @device
-def end_row(start, factor, walls, limits, steps, velocity, out_of, ends):
-    """Fill the ends [3, r] of a row of traces, all inside the block."""
-    x, y, z = start
-    low, high = walls
-    first, last = limits
-    for k in range(np.uint64(velocity.shape[1])):
-        u, v, w = velocity[0, k], velocity[1, k], velocity[2, k]
-        mx = within(x + factor * u, low[0], high[0])
-        my = within(y + factor * v, low[1], high[1])
-        mz = within(z + steps[k] + factor * w, low[2], high[2])
-        px = within(mx, first, last)
-        py = within(my, first, last)
-        pz = within(mz, first, last)
-        ends[0, k] = px
-        ends[1, k] = py
-        ends[2, k] = pz
-        good = (px == mx) & (py == my) & (pz == mz) & finite3(u, v, w)
-        out_of[k] = out_of[k] if good else 1
+def are_close(ends, spread):
+    """Whether eight ends, less their starts, lie within a voxel; fills their range."""
+    zero = ends[0] - ends[0]
+    none = np.uint64(0)
+    spread_eight(ends, (none, none, none, none), (zero, zero, zero), ends, none, spread)
+    one = ends.dtype.type(1.0)
+    close = spread[LANES] - spread[0] < one
+    close &= spread[3 * LANES] - spread[2 * LANES] < one
+    return close & (spread[5 * LANES] - spread[4 * LANES] < one)
+
+
+@device
+def common_voxel(spread, axis, shift, half):
+    """Voxel in the middle of eight places along an axis."""
+    low, high = spread[2 * axis * LANES], spread[(2 * axis + 1) * LANES]
+    return np.int64(half * (low + high) - shift + half)
+
+
+@device
+def sample_close(block, at, spread, shifts, n, half, ends, to, out):
+    """Sample one component at eight close places; False where voxels around them are missing."""
+    number = block.dtype.type
+    sx, sy, sz = shifts
+    i = common_voxel(spread, 0, sx, half)
+    j = common_voxel(spread, 1, sy, half)
+    k = common_voxel(spread, 2, sz, half)
+    if not (min(i, j, k) >= 1 and max(i, j, k + LANES - 1) <= n - 2):
+        return False
+    p = np.uint64(at + (i * n + j) * n + k)
+    place = (p, np.uint64(n * n), np.uint64(n), np.uint64(to))
+    offsets = (number(i) + sx, number(j) + sy, number(k) + sz)
+    sample_eight(block, place, offsets, ends, np.uint64(0), out)
+    return True
+
+
+@device
+def bounds_close(block, at, corner, n, signs, out):
+    """Bounds of eight stencils around common voxels whose first is `corner`."""
+    i, j, k = corner
+    if not (min(i, j, k) >= 1 and max(i, j, k + LANES - 1) <= n - 2):
+        return False
+    p = np.uint64(at + (i * n + j) * n + k)
+    place = (p, np.uint64(n * n), np.uint64(n), np.uint64(0))
+    zero = signs[0] - signs[0]
+    bounds_eight(block, place, (zero, zero, zero), signs, np.uint64(0), out)
+    return True
+
+
+@device
+def velocity_row(block, ends, n, half, count, spread, velocity):
+    """Velocity at a row of places: eight at once where they are close, else one by one."""
+    zero = half - half
+    size = n * n * n
+    if count == np.uint64(LANES) and are_close(ends, spread):
+        done = sample_close(block, 0, spread, (zero, half, half), n, half, ends, 0, velocity)
+        done = done and sample_close(
+            block, size, spread, (half, zero, half), n, half, ends, LANES, velocity
+        )
+        done = done and sample_close(
+            block, size + size, spread, (half, half, zero), n, half, ends, 2 * LANES, velocity
+        )
+        if done:
+            return
+    two = np.uint64(LANES)
+    for k in range(count):
+        u, v, w = velocity_at(block, ends[k], ends[k + two], ends[k + two + two], n, half)
+        velocity[k] = u
+        velocity[k + two] = v
+        velocity[k + two + two] = w
 
 
 @device
 def trace_row(
-    block, location, p, start, n, factor, order, walls, reach, half, steps, velocity, mean, ends,
-    out_of,
+    block, location, p, start, n, factor, order, walls, reach, half, steps, count, velocity, mean,
+    spread, ends, out_of,
 ):  # fmt: skip
     """Trace a row of voxels: from p in the block, at the place `start`, to `ends`."""
     middle_limits, end_limits = reach
-    count = np.uint64(velocity.shape[1])
     one = half + half
-    start_row(block, location, p, n, half, velocity)
-    for k in range(count):
+    start_row(block, location, p, n, half, count, velocity)
+    for k in range(np.uint64(LANES)):
         out_of[k] = 0
     for stage in range(1, order):
         if order == 3:  # Ralston: (2 u1 + 3 u2 + 4 u3) / 9, at 0, 1/2 and 3/4 of the step
-            for axis in range(3):
-                for k in range(count):
-                    mean[axis, k] = velocity[axis, k] if stage == 1 else velocity[axis, k] * (
-                        one + half
-                    ) + mean[axis, k]  # fmt: skip
+            weight = one if stage == 1 else one + half
+            keep = one - one if stage == 1 else one
+            for k in range(np.uint64(3 * LANES)):
+                mean[k] = weight * velocity[k] + keep * mean[k]
         part = half if stage == 1 else half + half * half
-        stage_row(
-            block, start, n, factor * part, walls, middle_limits, half, steps, velocity, out_of
-        )
+        move_row(
+            start, factor * part, walls, middle_limits, steps, count, velocity, out_of, ends
+        )  # fmt: skip
+        velocity_row(block, ends, n, half, count, spread, velocity)
     if order == 3:
         ninth = one / steps[9]
-        for axis in range(3):
-            for k in range(count):
-                velocity[axis, k] = ninth * (steps[2] * mean[axis, k] + steps[4] * velocity[axis, k])
-    end_row(start, factor, walls, end_limits, steps, velocity, out_of, ends)
+        for k in range(np.uint64(3 * LANES)):
+            velocity[k] = ninth * (steps[2] * mean[k] + steps[4] * velocity[k])
+    move_row(start, factor, walls, end_limits, steps, count, velocity, out_of, ends)
 
 
 @device
 def sample_row(
-    source, at, limit, limit_at, location, n, ends, cubic, limited, half,
-    values, low, high, plain, stencils,
-):  # fmt: skip
-    """Sample a component at the ends of a row of traces.
+    source, at, shifts, n, ends, close, cubic, half, count, spread, values
+):
+    """Sample a component of the block `source`, which begins at `at`, at a row of places."""
+    if close and not cubic:
+        if sample_close(source, at, spread, shifts, n, half, ends, 0, values):
+            return
+    for k in range(count):
+        values[k] = sample_one(source, at, shifts, n, ends, cubic, half, k)
 
-    Fills values [r]; with `limited` also the bounds low and high and the trilinear value `plain` of
-    the component in `limit`; and the number of each stencil in its block.
-    """
-    zero = half - half
-    sx = zero if location == 0 else half
-    sy = zero if location == 1 else half
-    sz = zero if location == 2 else half
-    number = source.dtype.type
+
+@device
+def corner_one(shifts, n, ends, k):
+    """(lowest voxel of a stencil, fractions) of the k-th place of a row."""
+    number = ends.dtype.type
+    two = np.uint64(LANES)
+    x = ends[k] - shifts[0]
+    y = ends[k + two] - shifts[1]
+    z = ends[k + two + two] - shifts[2]
+    i = np.int64(x)
+    j = np.int64(y)
+    l = np.int64(z)
+    return (i * n + j) * n + l, x - number(i), y - number(j), z - number(l)
+
+
+@device
+def sample_one(source, at, shifts, n, ends, cubic, half, k):
+    """Sample a component at the k-th place of a row."""
+    p, fx, fy, fz = corner_one(shifts, n, ends, k)
     stride_y = np.uint64(n)
     stride_x = stride_y * stride_y
-    for k in range(np.uint64(ends.shape[1])):
-        x = ends[0, k] - sx
-        y = ends[1, k] - sy
-        z = ends[2, k] - sz
-        i = np.int64(x)
-        j = np.int64(y)
-        l = np.int64(z)
-        x0 = number(i)
-        y0 = number(j)
-        z0 = number(l)
-        p = np.uint64((i * n + j) * n + l)
-        stencils[k] = np.uint16(p)
-        if cubic:
-            values[k] = tricubic(
-                source, at + p, stride_x, stride_y, x - x0, y - y0, z - z0, half
-            )  # fmt: skip
-        else:
-            values[k] = trilinear(source, at + p, stride_x, stride_y, x - x0, y - y0, z - z0)
-        if limited:
-            low[k], high[k] = bounds(limit, limit_at + p, stride_x, stride_y)
-            plain[k] = trilinear(limit, limit_at + p, stride_x, stride_y, x - x0, y - y0, z - z0)
+    if cubic:
+        return tricubic(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz, half)
+    return trilinear(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz)
+
+
+@device
+def bounds_row(limit, at, n, corner, signs, stencils, close, count, limits):
+    """Least and greatest voxel of each stencil of a row; fills limits [2 * LANES]."""
+    if close and bounds_close(limit, at, corner, n, signs, limits):
+        return
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
+    for k in range(count):
+        if stencils[k] >= 0:
+            low, high = bounds(limit, np.uint64(at + stencils[k]), stride_x, stride_y)
+            limits[k] = low
+            limits[k + np.uint64(LANES)] = high
+
+
+@device
+def note_stencils(shifts, n, ends, out_of, first, count, notes, to):
+    """Note where each stencil of a row begins, relative to its voxel, in 15 bits."""
+    i, j, k0 = first
+    two = np.uint64(LANES)
+    for k in range(count):
+        dx = np.int64(ends[k] - shifts[0]) - i + 16
+        dy = np.int64(ends[k + two] - shifts[1]) - j + 16
+        dz = np.int64(ends[k + two + two] - shifts[2]) - k0 - np.int64(k) + 16
+        notes[to + k] = ESCAPED if out_of[k] else (dx << 10) | (dy << 5) | dz
+
+
+@device
+def read_stencils(notes, to, n, first, steps, count, stencils, signs, out_of):
+    """Read what was noted: voxels, -1 for a trace that left its block, and common voxels.
+
+    Returns whether all stencils lie around common voxels, and the first of those.
+    """
+    i, j, k0 = first
+    two = np.uint64(LANES)
+    number = signs.dtype.type
+    high_x = high_y = high_z = np.int64(-100)
+    low_x = low_y = low_z = np.int64(100)
+    for k in range(count):
+        note = np.int64(notes[to + k])
+        if note == ESCAPED:
+            out_of[k] = 1
+        dx = (note >> 10) - 16
+        dy = ((note >> 5) & 31) - 16
+        dz = (note & 31) - 16
+        high_x = max(high_x, dx)
+        high_y = max(high_y, dy)
+        high_z = max(high_z, dz)
+        low_x = min(low_x, dx)
+        low_y = min(low_y, dy)
+        low_z = min(low_z, dz)
+        stencil = ((i + dx) * n + j + dy) * n + k0 + np.int64(k) + dz
+        stencils[k] = stencil if note != ESCAPED else -1
+        signs[k] = number(dx)
+        signs[k + two] = number(dy)
+        signs[k + two + two] = number(dz)
+    close = high_x - low_x <= 1 and high_y - low_y <= 1 and high_z - low_z <= 1
+    for k in range(count):
+        signs[k] -= number(high_x)
+        signs[k + two] -= number(high_y)
+        signs[k + two + two] += steps[k] - number(high_z)
+    return close and count == two, (i + high_x, j + high_y, k0 + high_z)
 
 
 @device
@@ -350,6 +460,25 @@ def limit_value(value, low, high, plain, limiter):
 
 
 @device
+def write_row(action, limiter, half, count, values, limits, plain, phi, hat, out, at):
+    """Write what an action makes of the samples of a row."""
+    two = np.uint64(LANES)
+    if action == SAMPLE:
+        for k in range(count):
+            out[at + k] = values[k]
+    elif action == BFECC:
+        for k in range(count):
+            out[at + k] = phi[at + k] + half * (phi[at + k] - values[k])
+    elif action == MACCORMACK:
+        for k in range(count):
+            value = hat[at + k] + half * (phi[at + k] - values[k])
+            out[at + k] = limit_value(value, limits[k], limits[k + two], hat[at + k], limiter)
+    else:
+        for k in range(count):
+            out[at + k] = limit_value(values[k], limits[k], limits[k + two], plain[k], limiter)
+
+
+@device
 def advect_bucket(
     blocks, layout, location, components, settings, walls, rows, half, inside, outputs, masks
 ):
@@ -357,72 +486,76 @@ def advect_bucket(
 
     Args: blocks: (velocity, source, limit) as flat blocks; layout: (r, halo, n, first component);
     settings: (factor, order, cubic, action, limiter); rows: scratch; inside: what the Bucket itself
-    holds of (phi, hat), flat, with where its first value is; outputs: (out, at, stencils, at).
+    holds of (phi, hat), flat, with where its first value is; outputs: (out, notes, where they
+    begin).
     """
     velocity, source, limit = blocks
     r, halo, n, first_component = layout
     factor, order, cubic, action, limiter = settings
-    speeds, mean, ends, out_of, values, low, high, plain, numbers, steps = rows
+    speeds, mean, ends, spread, signs, values, limits, plain, stencils, out_of, steps = rows
     phi, hat, home = inside
-    out, stencils, stencil_home = outputs
+    out, notes, note_home = outputs
     mask, mask_home = masks
-    stride_y = np.uint64(n)
-    stride_x = stride_y * stride_y
-    size = stride_x * stride_y
-    bucket_size = r * r * r
+    size = n * n * n
     one = half + half
     zero = half - half
     margin = one if cubic else zero
     reach = (
         (half, steps[n] - one - half), (half + margin, steps[n] - one - half - margin)
     )  # fmt: skip
-    limited = action == LIMITED and limiter != NO_LIMIT
-    noting = stencils.shape[0] > 0
-    escaped = 0
+    bounded = limiter != NO_LIMIT and (action == MACCORMACK or action == LIMITED)
+    noting = action == SAMPLE and notes.shape[0] > 0
     sx = zero if location == 0 else half
     sy = zero if location == 1 else half
     sz = zero if location == 2 else half
+    shifts = (sx, sy, sz)
+    escaped = 0
+    lanes = min(r, LANES)
+    count = np.uint64(lanes)
     for i in range(r):
         for j in range(r):
-            start = (steps[halo + i] + sx, steps[halo + j] + sy, steps[halo] + sz)
-            p = np.uint64(((halo + i) * n + halo + j) * n + halo)
-            trace_row(
-                velocity, location, p, start, n, factor, order, walls, reach, half, steps, speeds,
-                mean, ends, out_of,
-            )  # fmt: skip
-            row = (i * r + j) * r
             bits = np.uint32(0)
-            for c in range(first_component, first_component + components):
-                sample_row(
-                    source, np.uint64(c) * size, limit, np.uint64(c) * size, location, n, ends,
-                    cubic, limited, half, values, low, high, plain, numbers,
+            for k0 in range(0, r, lanes):
+                first = (halo + i, halo + j, halo + k0)
+                start = (steps[halo + i] + sx, steps[halo + j] + sy, steps[halo + k0] + sz)
+                p = np.uint64(((halo + i) * n + halo + j) * n + halo + k0)
+                trace_row(
+                    velocity, location, p, start, n, factor, order, walls, reach, half, steps,
+                    count, speeds, mean, spread, ends, out_of,
                 )  # fmt: skip
-                at = np.uint64(home + c * bucket_size + row)
-                for k in range(r):
-                    number = np.uint64(stencil_home + row + k)
-                    value = values[k]
-                    here = at + np.uint64(k)
-                    if out_of[k] == 1:
-                        bits |= np.uint32(1) << np.uint32(k)
-                    if action == SAMPLE:
-                        out[here] = value
-                        if noting:
-                            stencils[number] = ESCAPED if out_of[k] == 1 else numbers[k]
-                    elif action == MACCORMACK:
-                        value = hat[here] + half * (phi[here] - value)
-                        stencil = stencils[number]
-                        if stencil == ESCAPED:
-                            bits |= np.uint32(1) << np.uint32(k)
-                        elif limiter != NO_LIMIT:
-                            least, most = bounds(
-                                limit, np.uint64(c) * size + np.uint64(stencil), stride_x, stride_y
-                            )
-                            value = limit_value(value, least, most, hat[here], limiter)
-                        out[here] = value
-                    elif action == BFECC:
-                        out[here] = phi[here] + half * (phi[here] - value)
-                    else:
-                        out[here] = limit_value(value, low[k], high[k], plain[k], limiter)
+                close = lanes == LANES and are_close(ends, spread)
+                row = (i * r + j) * r + k0
+                note_at = np.uint64(note_home + row)
+                if noting:
+                    note_stencils(shifts, n, ends, out_of, first, count, notes, note_at)
+                near, corner = False, first
+                if bounded and action == MACCORMACK:
+                    near, corner = read_stencils(
+                        notes, note_at, n, first, steps, count, stencils, signs, out_of
+                    )
+                elif bounded:
+                    note_stencils(shifts, n, ends, out_of, first, count, notes, note_at)
+                    near, corner = read_stencils(
+                        notes, note_at, n, first, steps, count, stencils, signs, out_of
+                    )
+                for c in range(first_component, first_component + components):
+                    at = c * size
+                    sample_row(
+                        source, at, shifts, n, ends, close, cubic, half, count, spread, values
+                    )  # fmt: skip
+                    if bounded:
+                        bounds_row(limit, at, n, corner, signs, stencils, near, count, limits)
+                        if action == LIMITED and limiter == REVERTED:
+                            sample_row(
+                                limit, at, shifts, n, ends, close, 0, half, count, spread, plain
+                            )  # fmt: skip
+                    write_row(
+                        action, limiter, half, count, values, limits, plain, phi, hat, out,
+                        np.uint64(home + c * r * r * r + row),
+                    )  # fmt: skip
+                for k in range(lanes):
+                    if out_of[k]:
+                        bits |= np.uint32(1) << np.uint32(k0 + k)
             mask[np.uint64(mask_home + i * r + j)] = bits
             if bits:
                 escaped += 1
@@ -471,10 +604,12 @@ def advect_run(
     if limited and limit_same == 0:
         limit_block = np.empty(components * most, kind)
     limits = np.empty((2, 3), kind)
+    three = 3 * LANES
     rows = (
-        np.empty((3, r), kind), np.empty((3, r), kind), np.empty((3, r), kind),
-        np.empty(r, np.uint8), np.empty(r, kind), np.empty(r, kind),
-        np.empty(r, kind), np.empty(r, kind), np.empty(r, np.uint16), steps,
+        np.zeros(three, kind), np.zeros(three, kind), np.zeros(three, kind),
+        np.zeros(2 * three, kind), np.zeros(three, kind), np.zeros(LANES, kind),
+        np.zeros(2 * LANES, kind), np.zeros(LANES, kind), np.zeros(LANES, np.int64),
+        np.zeros(LANES, np.uint8), steps,
     )  # fmt: skip
     flat_velocity = velocity.reshape(velocity.size)
     flat_source = source.reshape(source.size)

@@ -135,54 +135,95 @@ def set_wall_faces(coords, lower, upper, sides, side_velocity, fraction, velocit
 
 
 @parallel_kernel
-def divergence_of_bucket_faces(
+def negative_divergence(
     velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h, out
 ):  # fmt: skip
     """Write h d - sum_f s_f [w u + (1 - w) u_solid] of FLUID cells to out, 0 elsewhere.
 
-    Args: velocity, fraction [b, 3, r, r, r] with ghosts; solid_velocity likewise, or one Bucket of
-    anything if has_solids is 0; outer float64 [6], the normal velocity of each side of the box;
-    source [b, 1, r, r, r] 1/s, or one Bucket if has_source is 0; out float64 [local, r, r, r].
+    Args: velocity, fraction [b, 3, r, r, r] with ghosts; solid_velocity likewise, or anything if
+    has_solids is 0; outer float64 [6], the normal velocity of each side of the box; source
+    [b, 1, r, r, r] 1/s, or anything if has_source is 0; out float64 [local, r, r, r].
     """
+    r = velocity.shape[2]
+    flat_velocity = velocity.reshape(-1)
+    flat_solid = solid_velocity.reshape(-1)
+    flat_fraction = fraction.reshape(-1)
+    flat_kind = kind.reshape(-1)
+    flat_source = source.reshape(-1)
+    flat_out = out.reshape(-1)
     for b in prange(neighbours.shape[0]):
         divergence_of_bucket(
-            np.int64(b), velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source,
-            has_source, h, out,
+            np.int64(b), flat_velocity, flat_solid, has_solids, flat_fraction, outer, neighbours,
+            flat_kind, flat_source, has_source, h, np.uint64(r), flat_out,
         )  # fmt: skip
 
 
 @device
-def flux(velocity, solid_velocity, has_solids, fraction, b, a, i, j, k):
-    """Flux through a stored face: the open part's and the solid part's."""
-    w = fraction[b, a, i, j, k]
-    solid = solid_velocity[b, a, i, j, k] if has_solids == 1 else velocity[b, a, i, j, k]
-    return np.float64(w) * velocity[b, a, i, j, k] + (1.0 - w) * solid
+def flux(velocity, solid_velocity, has_solids, fraction, n):
+    """Flux through a stored face: the open part's and the solid part's.
+
+    Closed faces hold the velocity of their wall; without solids the closed part of a face that is
+    half open is a wall's, which nothing passes.
+    """
+    w = np.float64(fraction[n])
+    if has_solids == 1:
+        return w * velocity[n] + (1.0 - w) * solid_velocity[n]
+    return (w if w > 0.0 else 1.0) * velocity[n]
 
 
 @device
 def divergence_of_bucket(
-    b, velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source,
-    h, out,
+    b, velocity, solid, has_solids, fraction, outer, neighbours, kind, source, has_source, h, r, out
 ):  # fmt: skip
-    """Do one Bucket."""
-    r = velocity.shape[2]
-    for i in range(r):
-        for j in range(r):
-            for k in range(r):
-                total = 0.0
-                if kind[b, 0, i, j, k] == FLUID:
-                    if has_source == 1:
-                        total = h * np.float64(source[b, 0, i, j, k])
-                    for a in range(3):
-                        total += flux(velocity, solid_velocity, has_solids, fraction, b, a, i, j, k)
-                        other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
-                        if other >= 0:
-                            total -= flux(
-                                velocity, solid_velocity, has_solids, fraction, other, a, ni, nj, nk
-                            )
-                        else:
-                            total -= outer[2 * a + 1]
-                out[b, i, j, k] = total
+    """Do one Bucket: the lower faces of all voxels, then their upper ones, axis by axis."""
+    rr = r * r
+    size = rr * r
+    one = np.uint64(1)
+    three = np.uint64(3)
+    home = np.uint64(b) * size
+    for n in range(size):
+        out[home + n] = h * source[home + n] if has_source == 1 else 0.0
+    for axis in range(3):
+        first = (np.uint64(b) * three + np.uint64(axis)) * size
+        for n in range(size):
+            out[home + n] += flux(velocity, solid, has_solids, fraction, first + n)
+        beyond = np.int64(neighbours[b, 13 + axis_step(axis)])
+        known = outer[2 * axis + 1]
+        next_first = np.uint64(max(beyond, 0)) * three * size + np.uint64(axis) * size
+        if axis == 0:
+            for n in range(size - rr):
+                out[home + n] -= flux(velocity, solid, has_solids, fraction, first + n + rr)
+            for n in range(rr):
+                value = known
+                if beyond >= 0:
+                    value = flux(velocity, solid, has_solids, fraction, next_first + n)
+                out[home + size - rr + n] -= value
+        elif axis == 1:
+            for i in range(r):
+                row = i * rr
+                for n in range(rr - r):
+                    out[home + row + n] -= flux(
+                        velocity, solid, has_solids, fraction, first + row + n + r
+                    )
+                for n in range(r):
+                    value = known
+                    if beyond >= 0:
+                        value = flux(velocity, solid, has_solids, fraction, next_first + row + n)
+                    out[home + row + rr - r + n] -= value
+        else:
+            for ij in range(rr):
+                row = ij * r
+                for n in range(r - one):
+                    out[home + row + n] -= flux(
+                        velocity, solid, has_solids, fraction, first + row + n + one
+                    )
+                value = known
+                if beyond >= 0:
+                    value = flux(velocity, solid, has_solids, fraction, next_first + row)
+                out[home + row + r - one] -= value
+    for n in range(size):
+        if kind[home + n] != FLUID:
+            out[home + n] = 0.0
 
 
 @device
@@ -281,35 +322,68 @@ def fill_pressure_rows(
 
 
 @parallel_kernel
-def subtract_pressure_gradient(q, kind, fraction, mobility, has_mobility, neighbours, velocity):
-    """Correct the faces of FLUID cells: u -= m (q_above - q_below). q has ghosts, AMBIENT is 0."""
-    r = kind.shape[2]
+def subtract_pressure_gradient(q, fraction, mobility, has_mobility, neighbours, velocity):
+    """Correct all open faces: u -= m (q_above - q_below).
+
+    Args: q [b, 1, r, r, r] with ghosts, 0 in cells that are not FLUID; an open face has no SOLID
+    cell beside it.
+    """
+    r = velocity.shape[2]
+    flat_q = q.reshape(-1)
+    flat_fraction = fraction.reshape(-1)
+    flat_mobility = mobility.reshape(-1)
+    flat_velocity = velocity.reshape(-1)
     for b in prange(neighbours.shape[0]):
         subtract_in_bucket(
-            np.int64(b), q, kind, fraction, mobility, has_mobility, neighbours, velocity, r
-        )
+            np.int64(b), flat_q, flat_fraction, flat_mobility, has_mobility, neighbours,
+            np.uint64(r), flat_velocity,
+        )  # fmt: skip
 
 
 @device
-def subtract_in_bucket(b, q, kind, fraction, mobility, has_mobility, neighbours, velocity, r):
-    """Do one Bucket."""
-    for a in range(3):
-        for i in range(r):
-            for j in range(r):
-                for k in range(r):
-                    if fraction[b, a, i, j, k] == 0.0:
-                        continue
-                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
-                    if other < 0:
-                        continue
-                    above = kind[b, 0, i, j, k]
-                    below = kind[other, 0, ni, nj, nk]
-                    if above == SOLID or below == SOLID or (above != FLUID and below != FLUID):
-                        continue
-                    q_above = q[b, 0, i, j, k] if above == FLUID else 0.0
-                    q_below = q[other, 0, ni, nj, nk] if below == FLUID else 0.0
-                    m = mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
-                    velocity[b, a, i, j, k] -= m * (q_above - q_below)
+def subtract_in_bucket(b, q, fraction, mobility, has_mobility, neighbours, r, velocity):
+    """Do one Bucket, axis by axis; the first layer of voxels has its lower ones next door."""
+    rr = r * r
+    size = rr * r
+    home = np.uint64(b) * size
+    for axis in range(3):
+        first = (np.uint64(b) * np.uint64(3) + np.uint64(axis)) * size
+        before = np.int64(neighbours[b, 13 - axis_step(axis)])
+        other = np.uint64(max(before, 0)) * size
+        if axis == 0:
+            if before >= 0:
+                subtract_run(q, fraction, mobility, has_mobility, velocity,
+                             first, home, other + size - rr, rr)  # fmt: skip
+            subtract_run(q, fraction, mobility, has_mobility, velocity,
+                         first + rr, home + rr, home, size - rr)  # fmt: skip
+        elif axis == 1:
+            for i in range(r):
+                row = i * rr
+                if before >= 0:
+                    subtract_run(q, fraction, mobility, has_mobility, velocity,
+                                 first + row, home + row, other + row + rr - r, r)  # fmt: skip
+                subtract_run(q, fraction, mobility, has_mobility, velocity,
+                             first + row + r, home + row + r, home + row, rr - r)  # fmt: skip
+        else:
+            one = np.uint64(1)
+            for ij in range(rr):
+                row = ij * r
+                if before >= 0:
+                    subtract_run(q, fraction, mobility, has_mobility, velocity,
+                                 first + row, home + row, other + row + r - one, one)  # fmt: skip
+                subtract_run(q, fraction, mobility, has_mobility, velocity,
+                             first + row + one, home + row + one, home + row, r - one)  # fmt: skip
+
+
+@device
+def subtract_run(q, fraction, mobility, has_mobility, velocity, face, above, below, count):
+    """Correct a run of faces, given where it and the cells above and below it begin."""
+    for n in range(count):
+        change = q[above + n] - q[below + n]
+        if has_mobility == 1:
+            change *= mobility[face + n]
+        if fraction[face + n] > 0.0:
+            velocity[face + n] -= change
 
 
 @parallel_kernel

@@ -177,7 +177,7 @@ def advance_block(p, product, alpha, x, r, first, last):
 
 @parallel_kernel
 def advance(p, product, alpha, x, r, partial):
-    """x += alpha p, r -= alpha A p, and |r|^2 of each block of 4096 rows."""
+    """X += alpha p, r -= alpha A p, and |r|^2 of each block of 4096 rows."""
     rows = r.shape[0]
     for block in prange(partial.shape[0]):
         partial[block] = advance_block(

@@ -2,8 +2,8 @@
 
     A_c = P' A P,    P = S P0,    S = I - omega D^-1 A,    P0 = indicators of the aggregates
 
-For a symmetric A the row of aggregate c is P0' (S' (A (S' 1_c))): three products with a vector that
-has few entries, in a small hash table that stays in the cache, and a sum by aggregates. Nothing of
+For a symmetric A the row of aggregate c is P0' S' A S 1_c: three products with a vector that has few
+entries, in small hash tables that stay in the cache, the last one summed by aggregates. Nothing of
 the fine size is stored. Rows of neighbouring ranks come in a second, extra matrix.
 """
 
@@ -53,34 +53,25 @@ def add_row(slices, columns, values, row, factor, keys, sums, used, count):
 
 @device
 def spread(
-    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-    omega, keys, sums, used, count, out_keys, out_sums, out_used,
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys, sums, used,
+    count, out_keys, out_sums, out_used,
 ):  # fmt: skip
-    """Write A w (omega = 0) or w - omega A D^-1 w to the empty out table; return its count."""
+    """Write A w to the empty out table; return its count."""
     made = 0
-    extra_rows = 8 * (extra_slices.shape[0] - 1)
     for t in range(count):
         key, value = keys[used[t]], sums[used[t]]
-        factor = value
-        if omega != 0.0:
-            made = add_entry(out_keys, out_sums, out_used, made, key, value)
-            factor = -omega * inverse_diagonal[key] * value
         if key < rows:
+            made = add_row(slices, columns, values, key, value, out_keys, out_sums, out_used, made)
+        else:
             made = add_row(
-                slices, columns, values, key, factor, out_keys, out_sums, out_used, made
-            )
-        elif key - rows < extra_rows:
-            made = add_row(
-                extra_slices, extra_columns, extra_values, key - rows, factor, out_keys, out_sums,
+                extra_slices, extra_columns, extra_values, key - rows, value, out_keys, out_sums,
                 out_used, made,
             )  # fmt: skip
     return made
 
 
 @device
-def collapse_row(
-    slices, columns, values, row, factor, aggregate, keys, sums, used, count
-):
+def collapse_row(slices, columns, values, row, factor, aggregate, keys, sums, used, count):
     """Add factor times a row, its columns taken to their aggregates; return the entries."""
     last, total = -1, 0.0
     for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
@@ -137,13 +128,17 @@ def coarse_row(
         count = add_entry(keys, sums, used, count, members[t], 1.0)
     limit = used.shape[0]
     second = spread(
-        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        omega, keys, sums, used, count, keys2, sums2, used2,
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys, sums, used,
+        count, keys2, sums2, used2,
     )  # fmt: skip
     clear_entries(keys, used, count)
+    for t in range(second):
+        sums2[used2[t]] *= -omega * inverse_diagonal[keys2[used2[t]]]
+    for t in range(starts[c], starts[c + 1]):
+        second = add_entry(keys2, sums2, used2, second, members[t], 1.0)
     count = spread(
-        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        0.0, keys2, sums2, used2, second, keys, sums, used,
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys2, sums2,
+        used2, second, keys, sums, used,
     )  # fmt: skip
     full = max(second, count) >= limit
     clear_entries(keys2, used2, second)
@@ -223,8 +218,8 @@ def energy_of_aggregate(
     for t in range(starts[c], starts[c + 1]):
         count = add_entry(keys, sums, used, count, members[t], 1.0)
     second = spread(
-        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        0.0, keys, sums, used, count, keys2, sums2, used2,
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys, sums, used,
+        count, keys2, sums2, used2,
     )  # fmt: skip
     clear_entries(keys, used, count)
     energies[0], energies[1] = 0.0, 0.0
@@ -234,8 +229,8 @@ def energy_of_aggregate(
         sums2[place] = inverse_diagonal[keys2[place]] * u
         energies[0] += u * sums2[place]
     count = spread(
-        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        0.0, keys2, sums2, used2, second, keys, sums, used,
+        slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys2, sums2,
+        used2, second, keys, sums, used,
     )  # fmt: skip
     full = max(count, second) >= used.shape[0]
     for t in range(second):

@@ -28,6 +28,7 @@ class Direct:
 
     def __init__(self, *, size_limit: int = SIZE_LIMIT) -> None:
         self.size_limit = size_limit
+        self.system: SparseSystem
         self._factors: Any = None
 
     def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:

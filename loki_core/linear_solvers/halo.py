@@ -88,7 +88,7 @@ class Halo:
         lengths, columns, values = [], [], []
         for asked_rows in asked:
             length = np.diff(indptr)[asked_rows].astype(np.int64)
-            entries = _ranges(indptr[asked_rows].astype(np.int64), length)
+            entries = ranges(indptr[asked_rows].astype(np.int64), length)
             lengths.append(length)
             columns.append(column_rows[indices[entries]].astype(np.int64))
             values.append(data[entries])
@@ -113,10 +113,11 @@ class Halo:
         return places, self.comm.all_to_all(requests)
 
 
-def _ranges(starts: Array, lengths: Array) -> Array:
+def ranges(starts: Array, lengths: Array) -> Array:
     """Concatenate the ranges [start, start + length)."""
     total = int(lengths.sum())
     if total == 0:
         return np.empty(0, dtype=np.int64)
     ends = np.cumsum(lengths)
-    return np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    result: Array = np.arange(total) + np.repeat(starts - (ends - lengths), lengths)
+    return result

@@ -21,7 +21,7 @@ from loki_core.kernels import sparse_aggregation as aggregation
 from loki_core.kernels import sparse_cycle as cycle
 from loki_core.kernels.sparse_galerkin import coarse_rows, compact_rows, smoothing_energies
 from loki_core.kernels.sparse_sliced import LANES
-from loki_core.linear_solvers.halo import Halo
+from loki_core.linear_solvers.halo import Halo, ranges
 from loki_core.linear_solvers.sparse_system import SlicedMatrix
 
 Array = NDArray[Any]
@@ -94,9 +94,9 @@ class Hierarchy:
                 known = aggregates_of.levels[depth]
             _aggregate(level, known)
             coarse_total = level.halo.comm.total(len(level.starts) - 1)
-            if coarse_total > 0.7 * level.halo.total or coarse_total == 0:
-                if coarse_total == 0 or level.halo.total > 8 * COARSEST:
-                    break  # nothing is strongly coupled: smoothing alone does it
+            stalls = coarse_total > 0.7 * level.halo.total and level.halo.total > 8 * COARSEST
+            if coarse_total == 0 or stalls:
+                break  # nothing is strongly coupled: smoothing alone does it
             self.levels.append(_coarsen(level))
         last = self.levels[-1]
         if last.halo.total <= 8 * COARSEST:
@@ -381,11 +381,9 @@ def _surroundings(level: Level) -> tuple[SlicedMatrix, Array, Array, Array]:
 
 def _reorder(starts: Array, columns: Array, values: Array, order: Array) -> tuple[Any, ...]:
     """Compressed rows that were fetched in sorted order, back in the order of the layer."""
-    from loki_core.linear_solvers.halo import _ranges
-
     back = np.argsort(order, kind="stable")
     lengths = np.diff(starts)[back]
-    entries = _ranges(starts[:-1][back], lengths)
+    entries = ranges(starts[:-1][back], lengths)
     new_starts = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(lengths)))
     return new_starts, columns[entries], values[entries]
 

@@ -37,12 +37,12 @@ def hold_pockets(
     """
     labels, count = _parts(starts, columns, comm, ghost_rows)
     used = np.diff(starts) > 0
-    size = np.bincount(labels[used], minlength=count)
+    sizes = np.bincount(labels[used], minlength=count)
     sums = np.zeros(len(used))
     np.add.at(sums, np.repeat(np.arange(len(used)), np.diff(starts)), data)
     rows = np.bincount(labels[used], weights=sums[used], minlength=count)
     weight = np.bincount(labels[used], weights=data[starts[:-1][used]], minlength=count)
-    totals = exact_sums(comm, np.stack((size, rows, weight))[None].reshape(1, -1))
+    totals = exact_sums(comm, np.stack((sizes, rows, weight))[None].reshape(1, -1))
     size, rows, weight = totals.reshape(3, count)
     unheld = np.flatnonzero((size > 0) & (np.abs(rows) <= 1e-6 * weight))
     ordered = unheld[np.argsort(-size[unheld], kind="stable")]

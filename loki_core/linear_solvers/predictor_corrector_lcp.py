@@ -78,9 +78,7 @@ class PredictorCorrectorLcp:
             bool(residual <= tol),
         )
 
-    def _active_set(
-        self, problem: ComplementarityProblem, x: Vector, tol: float, most: int
-    ) -> int:
+    def _active_set(self, problem: ComplementarityProblem, x: Vector, tol: float, most: int) -> int:
         """Hold the unknowns that press on a bound and solve for the others; return iterations."""
         system = self.system
         active = np.zeros(system.halo.length, dtype=np.int32)

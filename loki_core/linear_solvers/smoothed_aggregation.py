@@ -13,6 +13,7 @@ import math
 from time import perf_counter
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loki_core.errors import SetupError
 from loki_core.kernels import sparse_cycle as cycle
@@ -144,6 +145,7 @@ class SmoothedAggregation:
             cycle.add_multiple(null, -self.system.dot(null, b), b)
         return b
 
-    def _used(self) -> Vector:
+    def _used(self) -> NDArray[np.bool_]:
         assert self.hierarchy is not None
-        return self.hierarchy.levels[0].inverse_diagonal > 0.0
+        used: NDArray[np.bool_] = self.hierarchy.levels[0].inverse_diagonal > 0.0
+        return used

@@ -3,7 +3,8 @@
 This rank's rows arrive in compressed form. Columns 0 .. size - 1 are its own rows; the columns that
 follow are ghosts, rows of other ranks, whose global numbers the caller gives. The matrix is kept
 once, in slices of eight rows (see kernels/sparse_sliced.py), in float32 if it came so or loses
-nothing by it, else in float64; vectors are float64. A row of zeros belongs to an unknown that takes part in nothing.
+nothing by it, else in float64; vectors are float64. A row of zeros belongs to an unknown that takes
+part in nothing.
 """
 
 from __future__ import annotations

@@ -204,16 +204,15 @@ class _Advector:
     def _run_scheme(
         self, scheme: str, limiter: int, phi: Array, first: VolumeChannel, other: VolumeChannel
     ) -> Array:
-        stencils = np.empty((0, 0, 0), np.uint16)
+        nothing = np.empty((0, 0, 0), np.uint16)
+        shape = (self.buckets.local_count, len(self.locations), self.resolution**3)
+        stencils = np.empty(shape, np.uint16) if limiter != NO_LIMIT else nothing
         if scheme in ("semi_lagrangian", "cubic"):
             action = SAMPLE if limiter == NO_LIMIT else LIMITED
             self._pass(
                 phi, phi, phi, first.values, BACKWARDS, action, limiter, stencils, self.cubic
             )  # fmt: skip
             return first.values
-        if scheme == "maccormack":
-            shape = (self.buckets.local_count, len(self.locations), self.resolution**3)
-            stencils = np.empty(shape, np.uint16)
         hat = first.values
         self._pass(phi, phi, phi, hat, BACKWARDS, SAMPLE, NO_LIMIT, stencils)
         self._refresh(first.name)

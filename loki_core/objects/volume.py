@@ -368,7 +368,7 @@ class Volume(Object):
             buckets.neighbours,
             surroundings.lower,
             surroundings.upper,
-            surroundings.kinds,
+            np.array(surroundings.kinds),
             volume.local("kind"),
             volume.local("open_fraction"),
         )
@@ -388,7 +388,7 @@ class Volume(Object):
             self.volume.buckets.local_coords,
             surroundings.lower,
             surroundings.upper,
-            surroundings.kinds,
+            np.array(surroundings.kinds),
             surroundings.velocity,
             self.volume.local("open_fraction"),
             faces,
@@ -410,7 +410,7 @@ class Volume(Object):
         return Surroundings(
             lower=np.where(periodic, -np.inf, domain.relative_lower / self.voxel_size),
             upper=np.where(periodic, np.inf, domain.relative_upper / self.voxel_size),
-            kinds=codes,
+            kinds=tuple(codes.tolist()),
             velocity=velocity,
             inflow=values,
             ambient_velocity=self.settings.ambient_velocity,

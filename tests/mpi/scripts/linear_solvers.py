@@ -1,6 +1,6 @@
 """Linear solvers on ranks: saves iterations and the gathered solutions.
 
-    linear_solvers.py TARGET.npz
+linear_solvers.py TARGET.npz
 """
 
 from __future__ import annotations
