@@ -2,8 +2,8 @@
 
 Neumann walls, one Dirichlet face, a random right-hand side, to a true relative residual of 1e-8.
 References: iterations at 150^3 of AMGCL (SPAI0) 24, Trilinos ML 10-11, PETSc GAMG 7-8 (Demidov
-2020). LOKI_VALIDATE_LONG=1 adds n = 150. Times are those of a hierarchy built from nothing, with one
-thread.
+2020). LOKI_VALIDATE_LONG=1 adds n = 150. Times are those of one thread and a hierarchy built from
+nothing.
 """
 
 from __future__ import annotations

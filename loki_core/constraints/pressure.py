@@ -30,8 +30,8 @@ from loki_core.kernels.mac_grid import (
     negative_divergence,
     subtract_pressure_gradient,
 )
+from loki_core.linear_solvers.choice import NAMES
 from loki_core.linear_solvers.fluid_solve import (
-    SOLVERS,
     FluidSolve,
     attainable,
     voxel_system,
@@ -53,7 +53,7 @@ class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     max_iterations: int = parameter(
         200, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
     )
-    solver: str = parameter("auto", choices=SOLVERS, doc="Linear solver; auto suits the system.")
+    solver: str = parameter("auto", choices=NAMES, doc="Linear solver; auto suits the system.")
 
 
 class PressureAction(Action, behavior=PressureMaterial):
@@ -66,7 +66,7 @@ class PressureAction(Action, behavior=PressureMaterial):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.projector = self
-        self._solve = FluidSolve("pressure")
+        self._solve = FluidSolve()
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
 
@@ -90,6 +90,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         volume.mark_written("pressure")
         assert self.report is not None
         self.iterations = self.report.iterations
+        self.warning = self._solve.warning
 
     def _pressure_scale(self, dt: float) -> float:
         """What makes a pressure [Pa] of q [m/s]."""
@@ -117,13 +118,15 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._refresh("q")
         velocity = volume.local("velocity")
         kind = volume.with_ghosts("kind")
+        flat = velocity.reshape(-1)
         subtract_pressure_gradient(
-            volume.with_ghosts("q"),
-            volume.local("open_fraction"),
-            velocity if mobility is None else mobility,
+            volume.with_ghosts("q").reshape(-1),
+            volume.local("open_fraction").reshape(-1),
+            flat if mobility is None else mobility.reshape(-1),
             int(mobility is not None),
             buckets.neighbours,
-            velocity,
+            target.resolution,
+            flat,
         )
         del volume.channels["q"]
         let_ambient_faces_flow(kind, buckets.neighbours, velocity)
@@ -202,25 +205,26 @@ class PressureAction(Action, behavior=PressureMaterial):
         target, volume = self.target, self.target.volume
         buckets = volume.buckets
         surroundings = target.surroundings()
-        velocity = volume.with_ghosts("velocity")
+        velocity = volume.with_ghosts("velocity").reshape(-1)
         solids = "solid_velocity" in volume.channels
         if solids:
             self._refresh("solid_velocity")
         source = volume.channels.get("divergence")
         r = target.resolution
-        rhs = np.empty((buckets.local_count, r, r, r))
+        rhs = np.empty(buckets.local_count * r**3)
         normal = np.array([surroundings.velocity[side, side // 2] for side in range(6)])
         negative_divergence(
             velocity,
-            volume.with_ghosts("solid_velocity") if solids else velocity,
+            volume.with_ghosts("solid_velocity").reshape(-1) if solids else velocity,
             int(solids),
-            volume.with_ghosts("open_fraction"),
+            volume.with_ghosts("open_fraction").reshape(-1),
             normal,
             buckets.neighbours,
-            volume.with_ghosts("kind"),
-            velocity if source is None else source.values,
+            volume.with_ghosts("kind").reshape(-1),
+            velocity if source is None else source.values.reshape(-1),
             int(source is not None),
             target.voxel_size,
+            r,
             rhs,
         )
-        return rhs.reshape(-1)
+        return rhs

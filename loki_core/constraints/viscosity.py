@@ -21,11 +21,8 @@ from loki_core.kernels.viscous_stress import (
     fill_viscous_matrix,
     fill_viscous_rhs,
 )
-from loki_core.linear_solvers.fluid_solve import (
-    SOLVERS,
-    FluidSolve,
-    voxel_system,
-)
+from loki_core.linear_solvers.choice import NAMES
+from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
@@ -49,7 +46,7 @@ class ViscosityMaterial(Behavior, kind="constraint", exclusive=True):
     max_iterations: int = parameter(
         500, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
     )
-    solver: str = parameter("auto", choices=SOLVERS, doc="Linear solver; auto suits the system.")
+    solver: str = parameter("auto", choices=NAMES, doc="Linear solver; auto suits the system.")
 
 
 class ViscosityAction(Action, behavior=ViscosityMaterial):
@@ -62,7 +59,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.viscous = True
-        self._solve = FluidSolve("viscosity")
+        self._solve = FluidSolve()
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
 
@@ -113,6 +110,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         velocity[:] = np.where(self._unknown, x, velocity.reshape(-1)).reshape(velocity.shape)
         volume.mark_written("velocity")
         self.iterations = self.report.iterations
+        self.warning = self._solve.warning
 
     def _assemble(self, geometry: tuple[Any, ...], kappa: float) -> None:
         """Build the matrix where the geometry or the step changed since the last one."""

@@ -50,7 +50,7 @@ class ForcePoints:
     time: float
 
     def __getitem__(self, channel: str) -> Array:
-        if channel == "volume" and "radius" in self._channels:
+        if channel == "volume" and channel not in self._channels and "radius" in self._channels:
             ball: Array = (BALL * self._channels["radius"] ** 3).astype(
                 self._channels["radius"].dtype
             )
@@ -161,13 +161,14 @@ class Force(Action):
             "velocity": np.empty((count, 3), dtype),
             "mass": np.full(count, target.face_mass, dtype),
             "volume": np.full(count, h**3, dtype),
+            "radius": np.full(count, np.cbrt(h**3 / BALL), dtype),  # the ball of that volume
         }
         fill_face_points(
             velocity, part, volume.buckets.coords, neighbours, axis, h,
             channels["position"], channels["velocity"],
         )  # fmt: skip
         for name in self.reads:
-            if name in channels or name == "radius":
+            if name in channels:
                 continue
             cells, background = access[f"volume.{name}"], volume.channel(name).background[0]
             channels[name] = np.empty(count, dtype)

@@ -19,7 +19,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.advection_rows import LANES, bounds_eight, sample_eight, spread_eight
+from loki_core.kernels.advection_rows import (
+    LANES,
+    bounds_eight,
+    inlined,
+    sample_eight,
+    spread_eight,
+)
 from loki_core.kernels.bucket_block import fill_outside, gather_block
 from loki_core.kernels.jit import device, parallel_kernel, prange
 
@@ -50,26 +56,26 @@ def largest(values):
     return most
 
 
-@device
+@inlined
 def max_of(a, b):
     """Larger of a and b; a where b is not a number."""
     return b if b > a else a
 
 
-@device
+@inlined
 def min_of(a, b):
     """Smaller of a and b; a where b is not a number."""
     return b if b < a else a
 
 
-@device
+@inlined
 def within(x, low, high):
     """x brought between low and high; low where x is not a number."""
     x = x if x > low else low
     return x if x < high else high
 
 
-@device
+@inlined
 def trilinear(block, p, stride_x, stride_y, fx, fy, fz):
     """Value in the cube of eight voxels whose lowest is p; a constant stays as it is."""
     one = np.uint64(1)
@@ -179,13 +185,13 @@ def velocity_at(block, x, y, z, n, half):
     return u, v, w
 
 
-@device
+@inlined
 def finite3(u, v, w):
     """Whether three numbers are finite."""
     return (u - u == 0) & (v - v == 0) & (w - w == 0)
 
 
-@device
+@inlined
 def start_row(block, location, p, n, half, count, velocity):
     """Velocity [3 * LANES] on the faces, or at the cells, of a row of voxels that begins at p.
 
@@ -222,7 +228,7 @@ def start_row(block, location, p, n, half, count, velocity):
             velocity[to + k] = quarter * (low + high)
 
 
-@device
+@inlined
 def move_row(start, factor, walls, limits, steps, count, velocity, out_of, ends):
     """Fill the ends of a row of straight traces; out_of becomes 1 where one leaves the limits.
 
@@ -248,7 +254,7 @@ def move_row(start, factor, walls, limits, steps, count, velocity, out_of, ends)
         out_of[k] |= np.uint8(not good)
 
 
-@device
+@inlined
 def are_close(ends, spread):
     """Whether eight ends, less their starts, lie within a voxel; fills their range."""
     zero = ends[0] - ends[0]
@@ -260,14 +266,14 @@ def are_close(ends, spread):
     return close & (spread[5 * LANES] - spread[4 * LANES] < one)
 
 
-@device
+@inlined
 def common_voxel(spread, axis, shift, half):
     """Voxel in the middle of eight places along an axis."""
     low, high = spread[2 * axis * LANES], spread[(2 * axis + 1) * LANES]
     return np.int64(half * (low + high) - shift + half)
 
 
-@device
+@inlined
 def sample_close(block, at, spread, shifts, n, half, ends, to, out):
     """Sample one component at eight close places; False where voxels around them are missing."""
     number = block.dtype.type
@@ -284,7 +290,7 @@ def sample_close(block, at, spread, shifts, n, half, ends, to, out):
     return True
 
 
-@device
+@inlined
 def bounds_close(block, at, corner, n, signs, out):
     """Bounds of eight stencils around common voxels whose first is `corner`."""
     i, j, k = corner
@@ -297,7 +303,7 @@ def bounds_close(block, at, corner, n, signs, out):
     return True
 
 
-@device
+@inlined
 def velocity_row(block, ends, n, half, count, spread, velocity):
     """Velocity at a row of places: eight at once where they are close, else one by one."""
     zero = half - half
@@ -320,7 +326,7 @@ def velocity_row(block, ends, n, half, count, spread, velocity):
         velocity[k + two + two] = w
 
 
-@device
+@inlined
 def trace_row(
     block, location, p, start, n, factor, order, walls, reach, half, steps, count, velocity, mean,
     spread, ends, out_of,
@@ -349,19 +355,29 @@ def trace_row(
     move_row(start, factor, walls, end_limits, steps, count, velocity, out_of, ends)
 
 
-@device
-def sample_row(
-    source, at, shifts, n, ends, close, cubic, half, count, spread, values
-):
+@inlined
+def sample_row(source, at, shifts, n, ends, close, half, count, spread, values):
     """Sample a component of the block `source`, which begins at `at`, at a row of places."""
-    if close and not cubic:
-        if sample_close(source, at, spread, shifts, n, half, ends, 0, values):
-            return
+    if close and sample_close(source, at, spread, shifts, n, half, ends, 0, values):
+        return
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
     for k in range(count):
-        values[k] = sample_one(source, at, shifts, n, ends, cubic, half, k)
+        p, fx, fy, fz = corner_one(shifts, n, ends, k)
+        values[k] = trilinear(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz)
 
 
 @device
+def sample_row_cubic(source, at, shifts, n, ends, half, count, values):
+    """Do the same with cubic interpolation."""
+    stride_y = np.uint64(n)
+    stride_x = stride_y * stride_y
+    for k in range(count):
+        p, fx, fy, fz = corner_one(shifts, n, ends, k)
+        values[k] = tricubic(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz, half)
+
+
+@inlined
 def corner_one(shifts, n, ends, k):
     """(lowest voxel of a stencil, fractions) of the k-th place of a row."""
     number = ends.dtype.type
@@ -375,18 +391,7 @@ def corner_one(shifts, n, ends, k):
     return (i * n + j) * n + l, x - number(i), y - number(j), z - number(l)
 
 
-@device
-def sample_one(source, at, shifts, n, ends, cubic, half, k):
-    """Sample a component at the k-th place of a row."""
-    p, fx, fy, fz = corner_one(shifts, n, ends, k)
-    stride_y = np.uint64(n)
-    stride_x = stride_y * stride_y
-    if cubic:
-        return tricubic(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz, half)
-    return trilinear(source, np.uint64(at + p), stride_x, stride_y, fx, fy, fz)
-
-
-@device
+@inlined
 def bounds_row(limit, at, n, corner, signs, stencils, close, count, limits):
     """Least and greatest voxel of each stencil of a row; fills limits [2 * LANES]."""
     if close and bounds_close(limit, at, corner, n, signs, limits):
@@ -400,7 +405,7 @@ def bounds_row(limit, at, n, corner, signs, stencils, close, count, limits):
             limits[k + np.uint64(LANES)] = high
 
 
-@device
+@inlined
 def note_stencils(shifts, n, ends, out_of, first, count, notes, to):
     """Note where each stencil of a row begins, relative to its voxel, in 15 bits."""
     i, j, k0 = first
@@ -412,7 +417,7 @@ def note_stencils(shifts, n, ends, out_of, first, count, notes, to):
         notes[to + k] = ESCAPED if out_of[k] else (dx << 10) | (dy << 5) | dz
 
 
-@device
+@inlined
 def read_stencils(notes, to, n, first, steps, count, stencils, signs, out_of):
     """Read what was noted: voxels, -1 for a trace that left its block, and common voxels.
 
@@ -449,7 +454,7 @@ def read_stencils(notes, to, n, first, steps, count, stencils, signs, out_of):
     return close and count == two, (i + high_x, j + high_y, k0 + high_z)
 
 
-@device
+@inlined
 def limit_value(value, low, high, plain, limiter):
     """Value within its bounds: clamped, or reverted to the plain value where it is not."""
     if limiter == REVERTED and not (value >= low and value <= high):
@@ -459,7 +464,7 @@ def limit_value(value, low, high, plain, limiter):
     return value
 
 
-@device
+@inlined
 def write_row(action, limiter, half, count, values, limits, plain, phi, hat, out, at):
     """Write what an action makes of the samples of a row."""
     two = np.uint64(LANES)
@@ -504,7 +509,7 @@ def advect_bucket(
         (half, steps[n] - one - half), (half + margin, steps[n] - one - half - margin)
     )  # fmt: skip
     bounded = limiter != NO_LIMIT and (action == MACCORMACK or action == LIMITED)
-    noting = action == SAMPLE and notes.shape[0] > 0
+    noting = action != MACCORMACK and notes.shape[0] > 0
     sx = zero if location == 0 else half
     sy = zero if location == 1 else half
     sz = zero if location == 2 else half
@@ -529,25 +534,21 @@ def advect_bucket(
                 if noting:
                     note_stencils(shifts, n, ends, out_of, first, count, notes, note_at)
                 near, corner = False, first
-                if bounded and action == MACCORMACK:
-                    near, corner = read_stencils(
-                        notes, note_at, n, first, steps, count, stencils, signs, out_of
-                    )
-                elif bounded:
-                    note_stencils(shifts, n, ends, out_of, first, count, notes, note_at)
+                if bounded:
                     near, corner = read_stencils(
                         notes, note_at, n, first, steps, count, stencils, signs, out_of
                     )
                 for c in range(first_component, first_component + components):
                     at = c * size
-                    sample_row(
-                        source, at, shifts, n, ends, close, cubic, half, count, spread, values
-                    )  # fmt: skip
+                    if cubic:
+                        sample_row_cubic(source, at, shifts, n, ends, half, count, values)
+                    else:
+                        sample_row(source, at, shifts, n, ends, close, half, count, spread, values)
                     if bounded:
                         bounds_row(limit, at, n, corner, signs, stencils, near, count, limits)
                         if action == LIMITED and limiter == REVERTED:
                             sample_row(
-                                limit, at, shifts, n, ends, close, 0, half, count, spread, plain
+                                limit, at, shifts, n, ends, close, half, count, spread, plain
                             )  # fmt: skip
                     write_row(
                         action, limiter, half, count, values, limits, plain, phi, hat, out,
@@ -626,8 +627,8 @@ def advect_run(
         low_wall = (limits[0, 0], limits[0, 1], limits[0, 2])
         high_wall = (limits[1, 0], limits[1, 1], limits[1, 2])
         load_block(
-            flat_velocity, 3, neighbours, b, r, halo, n, backgrounds, True, outside, lower, upper,
-            velocity_rules, half, velocity_block,
+            flat_velocity, velocity.shape[1], neighbours, b, r, halo, n, backgrounds,
+            velocity.shape[1] == 3, outside, lower, upper, velocity_rules, half, velocity_block,
         )  # fmt: skip
         if source_same == 0:
             load_block(

@@ -25,6 +25,24 @@ from loki_core.kernels.jit import LazyKernel
 LANES = 8
 
 
+class _Inlined(LazyKernel):
+    """A device function whose code is always put where it is called.
+
+    An array travels as seven numbers: a call with several of them costs more than a row's work.
+    """
+
+    def _make_dispatcher(self) -> Any:
+        dispatcher = super()._make_dispatcher()
+        if hasattr(dispatcher, "targetoptions"):  # not where kernels run as plain Python
+            dispatcher.targetoptions["forceinline"] = True
+        return dispatcher
+
+
+def inlined(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a part of a kernel that works on one row and is called for each."""
+    return _Inlined(function, parallel=False, strict=False)
+
+
 class _RowFunction(LazyKernel):
     """A function on rows that writes its own vector code."""
 
@@ -43,7 +61,9 @@ class _RowFunction(LazyKernel):
 
         generate = self.generate
 
-        def declare(_: Any, array: Any, place: Any, offsets: Any, rows: Any, at: Any, out: Any) -> Any:
+        def declare(
+            _: Any, array: Any, place: Any, offsets: Any, rows: Any, at: Any, out: Any
+        ) -> Any:
             signature = types.void(array, place, offsets, rows, at, out)
 
             def make(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -93,7 +113,9 @@ class _Rows:
         length = ir.Constant(ir.IntType(64), axis * LANES)
         place = self.load(self.places, builder.add(self.at, length))
         single = builder.insert_element(
-            ir.Constant(self.vector, ir.Undefined), self.offsets[axis], ir.Constant(ir.IntType(32), 0)
+            ir.Constant(self.vector, ir.Undefined),
+            self.offsets[axis],
+            ir.Constant(ir.IntType(32), 0),
         )
         mask = ir.Constant(ir.VectorType(ir.IntType(32), LANES), [0] * LANES)
         origin = builder.shuffle_vector(single, single, mask)

@@ -114,47 +114,54 @@ def face_cover(g, a, lower, upper):
 
 
 @parallel_kernel
-def set_wall_faces(coords, lower, upper, sides, side_velocity, fraction, velocity):
+def set_wall_faces(coords, lower, upper, sides, side_velocity, velocity):
     """Give faces on and beyond walls and inflows the normal velocity of their side.
 
-    Args: side_velocity float64 [6, 3]; fraction, velocity [b, 3, r, r, r]; others as before.
+    Args: side_velocity float64 [6, 3]; velocity [b, 3, r, r, r]; others as before.
     """
-    r = fraction.shape[2]
-    for b in prange(fraction.shape[0]):
-        for a in range(3):
-            for i in range(r):
-                for j in range(r):
-                    for k in range(r):
-                        place = i if a == 0 else (j if a == 1 else k)
-                        g = coords[b, a] * r + place
-                        # Half a voxel of slack: a wall between two faces holds the nearer one.
-                        if g < lower[a] + 0.5 and sides[2 * a] != SIDE_OPEN:
-                            velocity[b, a, i, j, k] = side_velocity[2 * a, a]
-                        elif g > upper[a] - 0.5 and sides[2 * a + 1] != SIDE_OPEN:
-                            velocity[b, a, i, j, k] = side_velocity[2 * a + 1, a]
+    for b in prange(velocity.shape[0]):
+        set_faces_of_bucket(np.int64(b), coords, lower, upper, sides, side_velocity, velocity)
+
+
+@device
+def set_faces_of_bucket(b, coords, lower, upper, sides, side_velocity, velocity):
+    """Do one Bucket: whole layers of faces. A wall between two faces holds the nearer one."""
+    r = velocity.shape[2]
+    for a in range(3):
+        for place in range(r):
+            g = coords[b, a] * r + place
+            side = -1
+            if g < lower[a] + 0.5 and sides[2 * a] != SIDE_OPEN:
+                side = 2 * a
+            elif g > upper[a] - 0.5 and sides[2 * a + 1] != SIDE_OPEN:
+                side = 2 * a + 1
+            if side >= 0:
+                value = side_velocity[side, a]
+                for m in range(r):
+                    for n in range(r):
+                        if a == 0:
+                            velocity[b, a, place, m, n] = value
+                        elif a == 1:
+                            velocity[b, a, m, place, n] = value
+                        else:
+                            velocity[b, a, m, n, place] = value
 
 
 @parallel_kernel
 def negative_divergence(
-    velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h, out
+    velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h, r,
+    out,
 ):  # fmt: skip
     """Write h d - sum_f s_f [w u + (1 - w) u_solid] of FLUID cells to out, 0 elsewhere.
 
-    Args: velocity, fraction [b, 3, r, r, r] with ghosts; solid_velocity likewise, or anything if
-    has_solids is 0; outer float64 [6], the normal velocity of each side of the box; source
-    [b, 1, r, r, r] 1/s, or anything if has_source is 0; out float64 [local, r, r, r].
+    Args: flat arrays: velocity, fraction [b * 3 * r^3] with ghosts; solid_velocity likewise, or
+    anything if has_solids is 0; outer float64 [6], the normal velocity of each side of the box;
+    source [b * r^3] 1/s, or anything if has_source is 0; out float64 [local * r^3].
     """
-    r = velocity.shape[2]
-    flat_velocity = velocity.reshape(-1)
-    flat_solid = solid_velocity.reshape(-1)
-    flat_fraction = fraction.reshape(-1)
-    flat_kind = kind.reshape(-1)
-    flat_source = source.reshape(-1)
-    flat_out = out.reshape(-1)
     for b in prange(neighbours.shape[0]):
         divergence_of_bucket(
-            np.int64(b), flat_velocity, flat_solid, has_solids, flat_fraction, outer, neighbours,
-            flat_kind, flat_source, has_source, h, np.uint64(r), flat_out,
+            np.int64(b), velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind,
+            source, has_source, h, np.uint64(r), out,
         )  # fmt: skip
 
 
@@ -175,55 +182,46 @@ def flux(velocity, solid_velocity, has_solids, fraction, n):
 def divergence_of_bucket(
     b, velocity, solid, has_solids, fraction, outer, neighbours, kind, source, has_source, h, r, out
 ):  # fmt: skip
-    """Do one Bucket: the lower faces of all voxels, then their upper ones, axis by axis."""
+    """Do one Bucket: all lower faces, then the upper ones; a layer of these is next door."""
     rr = r * r
     size = rr * r
-    one = np.uint64(1)
-    three = np.uint64(3)
     home = np.uint64(b) * size
     for n in range(size):
         out[home + n] = h * source[home + n] if has_source == 1 else 0.0
     for axis in range(3):
-        first = (np.uint64(b) * three + np.uint64(axis)) * size
-        for n in range(size):
-            out[home + n] += flux(velocity, solid, has_solids, fraction, first + n)
+        axis_size = np.uint64(axis) * size
+        first = np.uint64(b) * np.uint64(3) * size + axis_size
+        add_fluxes(velocity, solid, has_solids, fraction, 1.0, first, home, size, out)
         beyond = np.int64(neighbours[b, 13 + axis_step(axis)])
-        known = outer[2 * axis + 1]
-        next_first = np.uint64(max(beyond, 0)) * three * size + np.uint64(axis) * size
-        if axis == 0:
-            for n in range(size - rr):
-                out[home + n] -= flux(velocity, solid, has_solids, fraction, first + n + rr)
-            for n in range(rr):
-                value = known
-                if beyond >= 0:
-                    value = flux(velocity, solid, has_solids, fraction, next_first + n)
-                out[home + size - rr + n] -= value
-        elif axis == 1:
-            for i in range(r):
-                row = i * rr
-                for n in range(rr - r):
-                    out[home + row + n] -= flux(
-                        velocity, solid, has_solids, fraction, first + row + n + r
-                    )
-                for n in range(r):
-                    value = known
-                    if beyond >= 0:
-                        value = flux(velocity, solid, has_solids, fraction, next_first + row + n)
-                    out[home + row + rr - r + n] -= value
-        else:
-            for ij in range(rr):
-                row = ij * r
-                for n in range(r - one):
-                    out[home + row + n] -= flux(
-                        velocity, solid, has_solids, fraction, first + row + n + one
-                    )
-                value = known
-                if beyond >= 0:
-                    value = flux(velocity, solid, has_solids, fraction, next_first + row)
-                out[home + row + r - one] -= value
+        other = np.uint64(max(beyond, 0)) * np.uint64(3) * size + axis_size
+        # Along an axis the Bucket is `runs` runs of `length` voxels, whose last `step` lie at the
+        # border.
+        step = rr if axis == 0 else (r if axis == 1 else np.uint64(1))
+        length = step * r
+        for run in range(size // length):
+            start = run * length
+            add_fluxes(
+                velocity, solid, has_solids, fraction, -1.0, first + start + step, home + start,
+                length - step, out,
+            )  # fmt: skip
+            last = home + start + length - step
+            if beyond >= 0:
+                add_fluxes(
+                    velocity, solid, has_solids, fraction, -1.0, other + start, last, step, out
+                )
+            else:
+                for n in range(step):
+                    out[last + n] -= outer[2 * axis + 1]
     for n in range(size):
         if kind[home + n] != FLUID:
             out[home + n] = 0.0
+
+
+@device
+def add_fluxes(velocity, solid, has_solids, fraction, sign, face, cell, count, out):
+    """Add the fluxes of a run of faces, times a sign, to a run of cells."""
+    for n in range(count):
+        out[cell + n] += sign * flux(velocity, solid, has_solids, fraction, face + n)
 
 
 @device
@@ -322,22 +320,16 @@ def fill_pressure_rows(
 
 
 @parallel_kernel
-def subtract_pressure_gradient(q, fraction, mobility, has_mobility, neighbours, velocity):
+def subtract_pressure_gradient(q, fraction, mobility, has_mobility, neighbours, r, velocity):
     """Correct all open faces: u -= m (q_above - q_below).
 
-    Args: q [b, 1, r, r, r] with ghosts, 0 in cells that are not FLUID; an open face has no SOLID
-    cell beside it.
+    Args: flat arrays; q [b * r^3] with ghosts is 0 in cells that are not FLUID; an open face has no
+    SOLID cell beside it.
     """
-    r = velocity.shape[2]
-    flat_q = q.reshape(-1)
-    flat_fraction = fraction.reshape(-1)
-    flat_mobility = mobility.reshape(-1)
-    flat_velocity = velocity.reshape(-1)
     for b in prange(neighbours.shape[0]):
         subtract_in_bucket(
-            np.int64(b), flat_q, flat_fraction, flat_mobility, has_mobility, neighbours,
-            np.uint64(r), flat_velocity,
-        )  # fmt: skip
+            np.int64(b), q, fraction, mobility, has_mobility, neighbours, np.uint64(r), velocity
+        )
 
 
 @device
@@ -350,29 +342,19 @@ def subtract_in_bucket(b, q, fraction, mobility, has_mobility, neighbours, r, ve
         first = (np.uint64(b) * np.uint64(3) + np.uint64(axis)) * size
         before = np.int64(neighbours[b, 13 - axis_step(axis)])
         other = np.uint64(max(before, 0)) * size
-        if axis == 0:
+        step = rr if axis == 0 else (r if axis == 1 else np.uint64(1))
+        length = step * r
+        for run in range(size // length):
+            start = run * length
             if before >= 0:
-                subtract_run(q, fraction, mobility, has_mobility, velocity,
-                             first, home, other + size - rr, rr)  # fmt: skip
-            subtract_run(q, fraction, mobility, has_mobility, velocity,
-                         first + rr, home + rr, home, size - rr)  # fmt: skip
-        elif axis == 1:
-            for i in range(r):
-                row = i * rr
-                if before >= 0:
-                    subtract_run(q, fraction, mobility, has_mobility, velocity,
-                                 first + row, home + row, other + row + rr - r, r)  # fmt: skip
-                subtract_run(q, fraction, mobility, has_mobility, velocity,
-                             first + row + r, home + row + r, home + row, rr - r)  # fmt: skip
-        else:
-            one = np.uint64(1)
-            for ij in range(rr):
-                row = ij * r
-                if before >= 0:
-                    subtract_run(q, fraction, mobility, has_mobility, velocity,
-                                 first + row, home + row, other + row + r - one, one)  # fmt: skip
-                subtract_run(q, fraction, mobility, has_mobility, velocity,
-                             first + row + one, home + row + one, home + row, r - one)  # fmt: skip
+                subtract_run(
+                    q, fraction, mobility, has_mobility, velocity, first + start, home + start,
+                    other + start + length - step, step,
+                )  # fmt: skip
+            subtract_run(
+                q, fraction, mobility, has_mobility, velocity, first + start + step,
+                home + start + step, home + start, length - step,
+            )  # fmt: skip
 
 
 @device
@@ -416,27 +398,36 @@ def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
 
 
 @parallel_kernel
-def apply_forces(force, drag, has_force, has_drag, start, mass, dt, uniform, fraction, velocity):
+def apply_forces(
+    force, drag, has_force, has_drag, start, mass, dt, uniform, fraction, size, velocity
+):
     """Bring velocities to u*: u += (dt f + m a dt - m (u - u0)) / (m + dt D) on open faces.
 
-    Args: force [b, 3, ...] N, drag [b, 3, ...] kg/s, start [b, 3, ...]: velocities at the start of
-    the Newton loop; mass of a face's control volume [kg]; uniform float64 [3], an acceleration.
+    Args: flat arrays [b * 3 * size]: force N, drag kg/s, start m/s: velocities at the start of the
+    Newton loop; mass of a face's control volume [kg]; uniform float64 [3], an acceleration; size
+    r^3.
     """
-    r = velocity.shape[2]
-    for b in prange(velocity.shape[0]):
-        for a in range(3):
-            for i in range(r):
-                for j in range(r):
-                    for k in range(r):
-                        if fraction[b, a, i, j, k] == 0.0:
-                            continue
-                        f = mass * uniform[a]
-                        if has_force == 1:
-                            f += force[b, a, i, j, k]
-                        d = drag[b, a, i, j, k] if has_drag == 1 else 0.0
-                        u = velocity[b, a, i, j, k]
-                        change = dt * f - mass * (u - start[b, a, i, j, k])
-                        velocity[b, a, i, j, k] = u + change / (mass + dt * d)
+    for block in prange(velocity.shape[0] // size):
+        force_block(
+            force, drag, has_force, has_drag, start, mass, dt, mass * uniform[block % 3], fraction,
+            np.uint64(block) * np.uint64(size), np.uint64(size), velocity,
+        )  # fmt: skip
+
+
+@device
+def force_block(
+    force, drag, has_force, has_drag, start, mass, dt, uniform, fraction, first, size, velocity
+):
+    """Do one component of one Bucket."""
+    for n in range(first, first + size):
+        if fraction[n] > 0.0:
+            f = uniform
+            if has_force == 1:
+                f += force[n]
+            inertia = mass
+            if has_drag == 1:
+                inertia += dt * drag[n]
+            velocity[n] += (dt * f - mass * (velocity[n] - start[n])) / inertia
 
 
 @parallel_kernel

@@ -4,7 +4,7 @@ Each round joins nodes into straight chains of three along strong connections, t
 graph. On a grid the first round makes lines of three, the second squares, the third boxes of 27,
 which is what one step of prolongator smoothing spans. A connection is strong if its mean weight per
 contact is a quarter of the node's largest; in later rounds two groups join only across a broad
-contact, so weak directions stay uncoarsened. Everything runs in row order: no threads, no randomness.
+contact, so weak directions stay uncoarsened. Chains are joined in row order, by one thread.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ DEGREE = 6  # strongest connections that a node keeps
 
 
 @device
-def keep_strongest(neighbour, weight, contacts, count, node, weight_of, neighbours, weights, touch):
+def keep_strongest(neighbour, weight, contacts, count, node, neighbours, weights, touch):
     """Insert into a node's list, sorted by weight, then by number; return its new length."""
     place = count
     while place > 0 and (
-        weights[node, place - 1] < weight_of
-        or (weights[node, place - 1] == weight_of and neighbours[node, place - 1] > neighbour)
+        weights[node, place - 1] < weight
+        or (weights[node, place - 1] == weight and neighbours[node, place - 1] > neighbour)
     ):
         place -= 1
     if place >= 6:
@@ -51,11 +51,9 @@ def strong_of_row(slices, columns, values, rows, labels, i, neighbours, weights,
         for e in range(begin, end, 8):
             j = columns[e]
             weight = -np.float32(values[e])
-            if j != i and j < rows and weight >= np.float32(0.25) * largest:
-                if labels.shape[0] == 0 or labels[i] == labels[j]:
-                    count = keep_strongest(
-                        j, weight, 1, count, i, weight, neighbours, weights, touch
-                    )
+            strong = j != i and j < rows and weight >= np.float32(0.25) * largest
+            if strong and (labels.shape[0] == 0 or labels[i] == labels[j]):
+                count = keep_strongest(j, weight, 1, count, i, neighbours, weights, touch)
     for t in range(count, 6):
         neighbours[i, t] = -1
 
@@ -196,7 +194,7 @@ def collapse_group(
         broad = 2 * counts[place] >= min(sizes[g], sizes[near[place]])
         if broad and mean >= np.float32(0.25) * largest:
             kept = keep_strongest(
-                near[place], mean, counts[place], kept, g, mean, new_neighbours, new_weights,
+                near[place], mean, counts[place], kept, g, new_neighbours, new_weights,
                 new_touch,
             )  # fmt: skip
     for t in range(kept, 6):

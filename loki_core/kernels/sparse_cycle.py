@@ -1,8 +1,8 @@
 """The steps of a multigrid cycle and of conjugate gradients, each one pass over memory.
 
 Vectors of the cycle are float32, those of conjugate gradients float64. D^-1 is zero on rows without
-entries, so that such unknowns stay as they are. Loops go over fixed blocks of rows: where a compiler
-splits a loop into vectors and a rest must not depend on the number of threads.
+entries, so that such unknowns stay as they are. Loops go over fixed blocks of rows: where the
+compiler splits a loop into vectors and a rest must not depend on the number of threads.
 """
 
 from __future__ import annotations

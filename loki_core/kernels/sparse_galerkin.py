@@ -2,7 +2,7 @@
 
     A_c = P' A P,    P = S P0,    S = I - omega D^-1 A,    P0 = indicators of the aggregates
 
-For a symmetric A the row of aggregate c is P0' S' A S 1_c: three products with a vector that has few
+For a symmetric A the row of aggregate c is P0' S' A S 1_c: three products with a vector of few
 entries, in small hash tables that stay in the cache, the last one summed by aggregates. Nothing of
 the fine size is stored. Rows of neighbouring ranks come in a second, extra matrix.
 """

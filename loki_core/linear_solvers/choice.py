@@ -93,7 +93,8 @@ def _order(system: SparseSystem, name: str) -> list[str]:
     if system.kind != "spd":
         if name in ("smoothed_aggregation", "conjugate_gradient"):
             raise SetupError(
-                f'linear solver "{name}" cannot solve a {system.kind} system; use "direct" or "auto"'
+                f'linear solver "{name}" cannot solve a {system.kind} system; '
+                'use "direct" or "auto"'
             )
         return ["direct"]
     first = name

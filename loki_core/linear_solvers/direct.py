@@ -32,7 +32,7 @@ class Direct:
         self._factors: Any = None
 
     def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:
-        """Gather and factorise; reuse = "values" keeps the factors of an equal system. Collective."""
+        """Gather and factorise; reuse = "values" keeps the factors of that system. Collective."""
         if system.total_size > self.size_limit:
             raise SetupError(
                 f"a direct solve of {system.total_size} unknowns would need too much memory (limit "

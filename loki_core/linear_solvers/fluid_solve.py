@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
-from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
-from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
@@ -83,27 +82,34 @@ def attainable(system: SparseSystem, b: Vector, faces: Array, tolerance: float) 
 
 
 class FluidSolve:
-    """A solver that is kept from step to step, with what it prepared."""
+    """A solver that is kept from step to step, with what it prepared.
 
-    def __init__(self, label: str) -> None:
-        self.label = label
-        self._solver: Any = None
-        self._name = ""
+    Attributes:
+        system: The system it is prepared for.
+        report: What the last solve did.
+        warning: What went wrong in it, or nothing.
+    """
+
+    system: SparseSystem
+    report: SolveReport
+    warning: str = ""
+
+    def __init__(self) -> None:
+        self._solver: Solver | None = None
 
     def prepare(self, system: SparseSystem, name: str, *, reuse: str | None = None) -> None:
-        """Take a new matrix; `reuse` says what of the last one still holds."""
+        """Take a new matrix; `reuse` says what of the last one still holds. Collective."""
         self.system = system
-        if name == "auto":
-            name = "smoothed_aggregation"
-        if self._solver is None or name != self._name:
-            self._solver, reuse = _SOLVERS[name](), None
-            self._name = name
+        fitting = choose_solver(system, name)
+        if self._solver is None or type(fitting) is not type(self._solver):
+            self._solver, reuse = fitting, None
         self._solver.prepare(system, reuse)
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
-        """Improve x. Collective."""
-        return self._solver.solve(b, x, tol=tol, max_iterations=max_iterations)
-
-
-_SOLVERS = {"smoothed_aggregation": SmoothedAggregation, "conjugate_gradient": ConjugateGradient}
-SOLVERS = ("auto", "smoothed_aggregation", "conjugate_gradient", "direct")
+        """Improve x; another solver takes over where this one fails. Collective."""
+        self.report = solve_with_fallback(
+            self.system, b, x, solver=self._solver, tol=tol, max_iterations=max_iterations
+        )
+        failed = self.report.fell_back_from
+        self.warning = f"{self.report.solver} took over from {failed}" if failed else ""
+        return self.report

@@ -26,7 +26,7 @@ from loki_core.linear_solvers.sparse_system import SlicedMatrix
 
 Array = NDArray[Any]
 
-COARSEST = 500  # unknowns over all ranks that are solved directly
+COARSEST = 300  # unknowns over all ranks that are solved directly
 MOST_LEVELS = 20
 # Degree of the Chebyshev smoother, and the range of eigenvalues below the largest that it damps:
 # on the first level, and on the coarse ones, where work is cheap.

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.system import Vector
 from loki_core.parallel.comm import Communicator
-from loki_core.parallel.reduce import exact_sums
 
 Array = NDArray[Any]
 
@@ -36,25 +35,26 @@ def hold_pockets(
     Rows begin with their diagonal. Collective.
     """
     labels, count = _parts(starts, columns, comm, ghost_rows)
-    used = np.diff(starts) > 0
-    sizes = np.bincount(labels[used], minlength=count)
-    sums = np.zeros(len(used))
-    np.add.at(sums, np.repeat(np.arange(len(used)), np.diff(starts)), data)
-    rows = np.bincount(labels[used], weights=sums[used], minlength=count)
-    weight = np.bincount(labels[used], weights=data[starts[:-1][used]], minlength=count)
-    totals = exact_sums(comm, np.stack((sizes, rows, weight))[None].reshape(1, -1))
-    size, rows, weight = totals.reshape(3, count)
-    unheld = np.flatnonzero((size > 0) & (np.abs(rows) <= 1e-6 * weight))
+    rows = np.flatnonzero(np.diff(starts) > 0)
+    sums = np.add.reduceat(data.astype(np.float64), starts[:-1][rows]) if len(rows) else data[:0]
+    # Decided row by row: one opening holds a part of any size.
+    is_held = sums > 1e-6 * data[starts[:-1][rows]]
+    part = labels[rows]
+    size = comm.all_reduce(np.bincount(part, minlength=count), "sum")
+    held = comm.all_reduce(np.bincount(part[is_held], minlength=count), "sum")
+    unheld = np.flatnonzero((size > 0) & (held == 0))
     ordered = unheld[np.argsort(-size[unheld], kind="stable")]
-    for part in ordered[LARGEST_PARTS:]:
-        first = np.flatnonzero(used & (labels == part))[:1]
-        owners = comm.all_gather(np.array([len(first)], dtype=np.int64))
-        lowest = next(rank for rank, found in enumerate(owners) if found[0])
-        if lowest == comm.rank:
-            data[starts[first[0]]] *= 2.0
+    first = np.full(count, -1, np.int64)
+    first[part[::-1]] = rows[::-1]
+    owner = comm.all_reduce(np.where(first >= 0, comm.rank, comm.size), "min")
+    small = ordered[LARGEST_PARTS:]
+    mine = first[small[owner[small] == comm.rank]]
+    data[starts[mine]] *= 2.0
     vectors = []
-    for part in ordered[:LARGEST_PARTS]:
-        vectors.append((used & (labels == part)) / np.sqrt(size[part]))
+    for one in ordered[:LARGEST_PARTS]:
+        constant = np.zeros(len(starts) - 1)
+        constant[rows[part == one]] = 1.0 / np.sqrt(size[one])
+        vectors.append(constant)
     return vectors
 
 

@@ -110,7 +110,9 @@ class Surroundings:
 
     def rules(self, channels: Sequence[VolumeChannel]) -> Rules:
         """Rules, scales and offsets of all components of channels, [components, 6] each."""
-        rows = [self._rules_of(channel, c) for channel in channels for c in range(channel.components)]
+        rows = [
+            self._rules_of(channel, c) for channel in channels for c in range(channel.components)
+        ]
         dtype = channels[0].dtype
         return (
             np.array([[rule for rule, _, _ in row] for row in rows], dtype=np.int8),

@@ -390,7 +390,6 @@ class Volume(Object):
             surroundings.upper,
             np.array(surroundings.kinds),
             surroundings.velocity,
-            self.volume.local("open_fraction"),
             faces,
         )
 
@@ -525,17 +524,19 @@ class Volume(Object):
         start = access["volume.start_velocity"] if self.keeps_start else velocity
         if not has["force"] and not np.any(uniform) and not self.keeps_start:
             return
+        flat = velocity.reshape(-1)
         apply_forces(
-            access["volume.force"] if has["force"] else velocity[:1],
-            access["volume.drag"] if has["drag"] else velocity[:1],
+            access["volume.force"].reshape(-1) if has["force"] else flat,
+            access["volume.drag"].reshape(-1) if has["drag"] else flat,
             has["force"],
             has["drag"],
-            start,
+            start.reshape(-1),
             self.face_mass,
             step.dt,
             uniform,
-            access["volume.open_fraction"],
-            velocity,
+            access["volume.open_fraction"].reshape(-1),
+            self.resolution**3,
+            flat,
         )
 
     def uniform_acceleration(self) -> NDArray[np.float64]:

@@ -161,6 +161,9 @@ class Solver:
                 error = self._run_task(scheduled, step)
             scheduled.statistics.iterations += scheduled.owner.iterations
             scheduled.owner.iterations = 0
+            if scheduled.owner.warning:
+                self.warn(f"frame {step.frame}, {scheduled.label}: {scheduled.owner.warning}")
+                scheduled.owner.warning = ""
             self._agree(error, may_stop=stage.loop in ("substep", "newton"))
         if stage is Stage.CHECK_STATE:
             self._check_state()

@@ -84,10 +84,12 @@ class TaskOwner:
         path: Place in the Solver Setup's tree; set when the Solver is built.
         data: Particle Systems and Discrete Volumes by the names that Tasks use.
         iterations: Iterations of the last solve, for the statistics; 0 where there are none.
+        warning: What the user should know of the last Task, such as a solver that was replaced.
     """
 
     path: str = ""
     iterations: int = 0
+    warning: str = ""
 
     @property
     def data(self) -> dict[str, ChannelData]:

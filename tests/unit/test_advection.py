@@ -148,7 +148,9 @@ def random_fields(volume, speed, seed=3):
 
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("limiter", ["none", "clamp", "revert"])
-@pytest.mark.parametrize(("order", "speed", "r"), [(1, 0.9, 8), (2, 1.1, 4), (3, 4.0, 8), (2, 60.0, 8)])
+@pytest.mark.parametrize(
+    ("order", "speed", "r"), [(1, 0.9, 8), (2, 1.1, 4), (3, 4.0, 8), (2, 60.0, 8)]
+)
 def test_equals_dense_reference(scheme, limiter, order, speed, r):
     volume = make_volume((2, 3, 2), r=r, boundaries=PERIODIC)
     random_fields(volume, speed)
@@ -173,3 +175,207 @@ def test_equals_dense_reference(scheme, limiter, order, speed, r):
         # Round-off of traces of up to 42 voxels through a rough field.
         wrong = np.abs(to_dense(volume, name) - dense) > 1e-9 * max(1.0, speed)
         assert wrong.mean() < (2e-3 if limiter == "revert" else 1e-5), name
+
+
+# -- what must be exact --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_constant_stays_bitwise(scheme, dtype):
+    volume = make_volume((2, 2, 2), dtype=dtype, boundaries=[BoundaryCondition("wall")] * 6)
+    random_fields(volume, 3.0)
+    volume.local("temperature")[:] = 293.15
+    advect(volume, ("temperature",), dt=1.0, scheme=scheme, limiter="none")
+    assert np.all(volume.local("temperature") == dtype(293.15))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("shift", [(1, -2, 3), (9, 0, -17)])
+def test_translation_by_whole_voxels_is_exact(scheme, shift):
+    volume = make_volume((2, 2, 3), boundaries=PERIODIC, h=0.5)
+    random_fields(volume, 0.0)
+    volume.local("velocity")[:] = np.array(shift)[:, None, None, None] * 0.5
+    before = to_dense(volume, "density")
+    advect(volume, ("density",), dt=1.0, scheme=scheme, limiter="clamp")
+    expected = np.roll(before, shift, axis=(1, 2, 3))
+    np.testing.assert_array_equal(to_dense(volume, "density"), expected)
+
+
+@pytest.mark.parametrize("scheme", ["maccormack", "bfecc", "cubic"])
+@pytest.mark.parametrize("limiter", ["clamp", "revert"])
+@pytest.mark.parametrize("speed", [2.0, 30.0])
+def test_bounds_are_kept_exactly(scheme, limiter, speed):
+    volume = make_volume((3, 2, 2), boundaries=[BoundaryCondition("wall")] * 6)
+    random_fields(volume, speed)
+    volume.local("density")[:] = np.round(volume.local("density"))
+    for _ in range(3):
+        advect(volume, ("density",), dt=1.0, scheme=scheme, limiter=limiter)
+    assert volume.local("density").min() == 0.0
+    assert volume.local("density").max() == 1.0
+
+
+def test_far_from_the_origin_and_other_voxel_size_change_nothing():
+    results = []
+    for corner, h in ((0.0, 1.0), (131072.0, 1.0), (0.0, 0.25)):
+        volume = make_volume((2, 2, 2), h=h, corner=corner, dtype=np.float32)
+        random_fields(volume, 2.0 * h)
+        advect(volume, ("density", "velocity"), dt=1.0)
+        results.append((to_dense(volume, "density"), to_dense(volume, "velocity") / h))
+    for other in results[1:]:
+        for mine, theirs in zip(results[0], other, strict=True):
+            np.testing.assert_array_equal(mine, theirs)
+
+
+def test_mirrored_fields_stay_mirrored_across_buckets():
+    """The flow is symmetric about the middle of 4 Buckets; a Bucket pattern would not be."""
+    volume = make_volume((4, 1, 4), boundaries=PERIODIC)
+    x, y, z = np.indices((32, 8, 32)) + 0.0
+    k = 2.0 * np.pi / 32.0
+    u = 1.7 * np.sin(k * x) * np.cos(k * (z + 0.5))
+    w = -1.7 * np.cos(k * (x + 0.5)) * np.sin(k * z)
+    set_dense(volume, "velocity", np.stack((u, 0.0 * y, w)))
+    set_dense(volume, "density", np.exp(-((x - 15.5) ** 2 + (z - 9.0) ** 2) / 20.0))
+    for _ in range(20):
+        advect(volume, ("density",), dt=0.9, scheme="maccormack", limiter="clamp")
+    density = to_dense(volume, "density")[0]
+    np.testing.assert_allclose(density, density[::-1], rtol=0, atol=1e-12)
+    assert np.abs(density - np.roll(density, 1, axis=0)).max() > 0.01
+
+
+@pytest.mark.parametrize(("order", "expected"), [(1, 1.0), (2, 2.0), (3, 3.0)])
+def test_order_of_traces(order, expected):
+    """Solid rotation is linear in space, so that only the traces' error in time remains."""
+    errors = []
+    for steps in (8, 16, 32):
+        volume = make_volume((6, 6, 1), boundaries=[BoundaryCondition("open")] * 4 + PERIODIC[:2])
+        x, y, _ = np.indices((48, 48, 8)) + 0.0
+        turn = 1.0 / steps  # one radian in all, about the middle
+        set_dense(volume, "velocity", np.stack((-(y + 0.5 - 24), x + 0.5 - 24, 0 * x)))
+        set_dense(volume, "density", x + 0.5 - 24)  # linear too: interpolation is exact
+        advect(volume, ("density",), dt=turn, scheme="semi_lagrangian", trace_order=order)
+        inside = (slice(14, 34), slice(14, 34), slice(None))
+        exact = np.cos(turn) * (x + 0.5 - 24) + np.sin(turn) * (y + 0.5 - 24)
+        errors.append(np.abs(to_dense(volume, "density")[0] - exact)[inside].max())
+    slopes = np.diff(np.log2(errors)) / -1.0
+    assert np.all(np.abs(slopes - (expected + 1.0)) < 0.1)  # of one step: one order higher
+
+
+# -- sides, solids and broken input --------------------------------------------------------
+
+
+def still_volume(**options):
+    volume = make_volume((2, 2, 2), **options)
+    set_dense(volume, "density", np.indices((16, 16, 16))[0] + 1.0)
+    return volume
+
+
+def test_walls_keep_traces_inside_and_mirror():
+    volume = still_volume(boundaries=[BoundaryCondition("wall")] * 6, upper=(13.0, 16.0, 16.0))
+    volume.local("velocity")[:, 0] = -5.0  # everything comes from the upper wall
+    advect(volume, ("density",), dt=1.0, scheme="semi_lagrangian", limiter="none")
+    density = to_dense(volume, "density")[0, :, 3, 3]
+    # Near the upper wall the velocity falls to the wall's, so that traces end on it at most.
+    assert density[:13].max() <= 13.0
+    assert np.all(np.diff(density[:13]) > -1e-12)
+
+
+def test_inflow_and_open_sides():
+    volume = still_volume()
+    kinds = (INFLOW, OPEN, SLIP, SLIP, NO_SLIP, NO_SLIP)
+    velocity = np.zeros((6, 3))
+    velocity[0] = (2.0, 0.0, 0.0)
+    around = Surroundings(np.zeros(3), np.full(3, 16.0), kinds, velocity, {"density": 7.0})
+    volume.local("velocity")[:, 0] = 2.0
+    advect(
+        volume, ("density",), dt=1.0, scheme="semi_lagrangian", surroundings=around, limiter="none"
+    )
+    density = to_dense(volume, "density")[0, :, 8, 8]
+    np.testing.assert_allclose(density[:2], 7.0)
+    np.testing.assert_allclose(density[2:], np.arange(14) + 1.0)
+    volume.local("velocity")[:, 0] = -3.0
+    advect(
+        volume, ("density",), dt=1.0, scheme="semi_lagrangian", surroundings=around, limiter="none"
+    )
+    np.testing.assert_allclose(to_dense(volume, "density")[0, -3:, 8, 8], 0.0)
+
+
+def test_no_slip_wall_slows_the_neighbouring_velocity():
+    volume = make_volume((2, 2, 2))
+    velocity = np.zeros((6, 3))
+    around = Surroundings(
+        np.zeros(3), np.full(3, 16.0), (OPEN, OPEN, NO_SLIP, SLIP, OPEN, OPEN), velocity
+    )
+    volume.local("velocity")[:, 0] = 1.0
+    volume.local("velocity")[:, 1] = 0.5
+    advect(
+        volume, ("velocity",), dt=1.0, scheme="semi_lagrangian", surroundings=around, limiter="none"
+    )
+    u = to_dense(volume, "velocity")[0, 8, :, 8]
+    assert 0.0 < u[0] < 0.6  # traced to just above the wall, where u is near 0
+    np.testing.assert_allclose(u[3:], 1.0)
+
+
+def test_voxels_of_kind_zero_are_left():
+    volume = make_volume((2, 1, 1), boundaries=PERIODIC)
+    volume.add_channel("kind", np.uint8)
+    random_fields(volume, 1.0)
+    kind = np.random.default_rng(4).integers(0, 3, volume.local("kind").shape)
+    volume.local("kind")[:] = kind
+    before = volume.local("density").copy()
+    advect(volume, ("density",), dt=1.0, kind="kind")
+    same = volume.local("density") == before
+    assert np.all(same[kind == 0])
+    assert same[kind != 0].mean() < 0.1
+
+
+def test_sparse_buckets_have_background_around_them():
+    domain = GridDomain(8.0)
+    volume = DiscreteVolume(domain, name="Air", dtype=np.float64)
+    volume.add_channel("velocity", components=3, location="face")
+    volume.add_channel("temperature", background=300.0)
+    volume.set_buckets(np.array([[0, 0, 0], [5, 0, 0]], np.int32))
+    volume.local("temperature")[:] = 400.0
+    volume.local("velocity")[:, 0] = 2.0
+    advect(volume, ("temperature", "velocity"), dt=1.0, limiter="clamp")
+    temperature = volume.local("temperature")[:, 0]
+    assert np.all(temperature[:, :2] == 300.0)
+    assert np.all(temperature[:, 3:] == 400.0)
+    assert np.all(volume.local("velocity")[:, 0] == 2.0)  # it goes on as it is
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_broken_velocity_gives_nan_there_and_nowhere_else(scheme):
+    volume = make_volume((2, 2, 2), dtype=np.float32)
+    random_fields(volume, 1.0)
+    volume.local("velocity")[0, 0, 4, 4, 4] = np.nan
+    volume.local("velocity")[3, 1, 4, 4, 4] = np.inf
+    advect(volume, ("density",), dt=1.0, scheme=scheme, limiter="clamp")
+    bad = ~np.isfinite(volume.local("density"))
+    assert bad[0].any()
+    assert bad[3].any()
+    assert bad.mean() < 0.05
+
+
+def test_no_buckets_and_no_names():
+    domain = GridDomain(8.0)
+    volume = DiscreteVolume(domain, name="Air")
+    volume.add_channel("velocity", components=3, location="face")
+    volume.add_channel("density")
+    advect(volume, ("density", "velocity"), dt=1.0)
+    advect(volume, (), dt=1.0)
+    assert list(volume.channels) == ["velocity", "density"]
+
+
+def test_refusals_name_the_way_out():
+    volume = make_volume((1, 1, 1))
+    with pytest.raises(SetupError, match="maccormack"):
+        advect(volume, ("density",), dt=1.0, scheme="maccormac")
+    with pytest.raises(SetupError, match="trace_order = 4"):
+        advect(volume, ("density",), dt=1.0, trace_order=4)
+    with pytest.raises(SetupError, match="sequence of channel names"):
+        advect(volume, "density", dt=1.0)
+    with pytest.raises(SetupError, match="no face channel"):
+        advect(volume, ("density",), dt=1.0, velocity="temperature")
+    with pytest.raises(SetupError, match="periodic"):
+        Surroundings(kinds=(4, 0, 0, 0, 0, 0))

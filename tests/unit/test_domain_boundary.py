@@ -61,7 +61,9 @@ def test_wind_through_an_empty_tunnel_stays_uniform(axis, sign, precision):
         solver.run(1)
         u = whole(solver, "velocity")
         noise = 1e-5 if precision == "single" else 1e-12
-        np.testing.assert_allclose(u, np.broadcast_to(wind[:, None, None, None], u.shape), atol=noise)
+        np.testing.assert_allclose(
+            u, np.broadcast_to(wind[:, None, None, None], u.shape), atol=noise
+        )
 
 
 def test_wind_that_starts_at_an_inlet_fills_the_tunnel_at_once():
@@ -127,7 +129,9 @@ def test_slip_walls_leave_a_flow_along_them_alone(viscous):
     )
     solver.run(2)
     u = whole(solver, "velocity")
-    np.testing.assert_allclose(u, np.broadcast_to(np.reshape(wind, (3, 1, 1, 1)), u.shape), atol=1e-6)
+    np.testing.assert_allclose(
+        u, np.broadcast_to(np.reshape(wind, (3, 1, 1, 1)), u.shape), atol=1e-6
+    )
 
 
 def test_walls_hold_a_viscous_gas_unless_they_are_told_to_let_go():
@@ -160,7 +164,14 @@ def test_all_leaves_out_periodic_axes():
         boundary_upper=("wall", "periodic", "wall"),
         sides="wall",
     )
-    assert scene.item.surroundings().kinds == (NO_SLIP, NO_SLIP, PERIODIC, PERIODIC, NO_SLIP, NO_SLIP)
+    assert scene.item.surroundings().kinds == (
+        NO_SLIP,
+        NO_SLIP,
+        PERIODIC,
+        PERIODIC,
+        NO_SLIP,
+        NO_SLIP,
+    )
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from loki_core.linear_solvers.pockets import LARGEST_PARTS, constant_of, hold_po
 from loki_core.objects.collider import Collider
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
-from tests.unit.test_pressure import H, TOLERANCE, air, block, divergence, left_over, stir
+from tests.unit.test_pressure import TOLERANCE, H, air, block, divergence, left_over, stir
 
 
 def chains(sizes, *, held=()):
@@ -48,6 +48,31 @@ def test_the_largest_unheld_parts_are_the_null_space_and_others_are_held():
     # Nothing else is left that the system does not see.
     values = np.linalg.eigvalsh(matrix)
     assert np.count_nonzero(values < 1e-10) == len(vectors)
+
+
+def test_one_opening_holds_a_part_of_any_size():
+    # A room with a keyhole: gas leaves through it, however large the room is.
+    count = 600_000
+    row = np.arange(count)
+    columns = np.stack((row, row - 1, row + 1), axis=1)
+    data = np.broadcast_to([2.0, -1.0, -1.0], columns.shape).copy()
+    data[-1, 0] = 1.0
+    there = (columns >= 0) & (columns < count)  # the first row keeps its 2: it is held
+    starts = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
+    columns, data = columns[there].astype(np.int32), data[there]
+    before = data.copy()
+    assert hold_pockets(starts, columns, data, SERIAL, None) == []
+    np.testing.assert_array_equal(data, before)
+
+
+def test_many_small_pockets_are_found_at_once():
+    # Crevices of a rough solid: thousands of single cells beside one large room.
+    starts, columns, data = chains([2] * 3000 + [500])
+    vectors = hold_pockets(starts, columns, data, SERIAL, None)
+    assert len(vectors) == LARGEST_PARTS
+    assert np.count_nonzero(vectors[0]) == 500
+    first = data[starts[:-1]][:6000].reshape(-1, 2)
+    assert np.count_nonzero(first[:, 0] > 1.0) == 3000 - LARGEST_PARTS + 1
 
 
 def test_a_constant_is_normed_and_a_system_of_nothing_has_none():

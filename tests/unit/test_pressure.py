@@ -242,5 +242,7 @@ def test_the_pressure_is_the_one_of_the_equation():
 
 @pytest.mark.parametrize("solver", ["conjugate_gradient", "smoothed_aggregation", "direct"])
 def test_every_named_solver_gives_the_same_flow(solver):
-    scene = VolumeScene(PressureMaterial(tolerance=1e-9, solver=solver), sides="wall", size=(1, 1, 1))
+    scene = VolumeScene(
+        PressureMaterial(tolerance=1e-9, solver=solver), sides="wall", size=(1, 1, 1)
+    )
     assert left_over(scene) <= 2.0e-9

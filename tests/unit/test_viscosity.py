@@ -21,7 +21,9 @@ DT = 0.01
 def scene(kappa, *behaviors, **options):
     """Air in which dt mu / (rho h^2) is kappa."""
     viscosity = kappa * DENSITY * H * H / DT
-    return VolumeScene(ViscosityMaterial(viscosity=viscosity, tolerance=1e-12), *behaviors, **options)
+    return VolumeScene(
+        ViscosityMaterial(viscosity=viscosity, tolerance=1e-12), *behaviors, **options
+    )
 
 
 def solve(one):

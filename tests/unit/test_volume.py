@@ -54,7 +54,7 @@ def plume(*behaviors, corner=(0.0, 0.0, 0.0), air=None, **settings):
         *behaviors,
         **{
             "domain_lower": tuple(corner),
-            "domain_upper": tuple(np.array(corner) + (3.0, 3.0, 3.0)),
+            "domain_upper": tuple(np.array(corner) + 3.0),
             "boundary_lower": ("open", "wall", "open"),
             **settings,
         },
@@ -82,7 +82,7 @@ def assert_same(one, other):
 def test_an_input_is_sampled_at_cells_and_faces_and_its_own_channels_are_carried():
     centre = (np.arange(16) + 0.5) * H
     face = np.arange(16) * H
-    x, y, z = np.meshgrid(centre, centre, centre, indexing="ij")
+    x, y, _ = np.meshgrid(centre, centre, centre, indexing="ij")
     fields = {
         "density": 1.0 + x,
         "soot": 2.0 + y,

@@ -184,6 +184,39 @@ def test_a_moving_source_leaves_a_trail_and_takes_buckets_along():
         np.testing.assert_allclose(density[i, j, k], 1.0, rtol=1e-5)
 
 
+def test_a_source_across_a_periodic_side_emits_on_both_ends():
+    setup = SolverSetup(
+        "round",
+        VolumeObject(name="air", voxel_size=H, region="box"),
+        emission(),
+        domain_lower=(0.0, 0.0, 0.0),
+        domain_upper=(2.0, 2.0, 2.0),
+        boundary_lower=("periodic",) * 3,
+        boundary_upper=("periodic",) * 3,
+        precision="double",
+    )
+    solver = Solver(setup, {"source": block((-0.25, 0.5, 0.5), (0.25, 1.5, 1.5))})
+    solver.run(1)
+    density = solver.outputs()["air"].to_dense("density")[0]
+    np.testing.assert_allclose(density[0, 6:10, 6:10], 1.0)
+    np.testing.assert_allclose(density[15, 6:10, 6:10], 1.0)
+    np.testing.assert_allclose(density.sum() * H**3, 0.5, rtol=0.02)
+
+
+def test_what_a_source_stamps_on_faces_does_not_depend_on_how_buckets_are_grouped(monkeypatch):
+    # A source that ends where a Bucket does: its last faces belong to the next Bucket, whose cells
+    # it does not cover. On other ranks Buckets come in other groups.
+    from loki_core.objects import volume_input
+
+    ends = []
+    for group in (1, 256):
+        monkeypatch.setattr(volume_input, "BUCKETS_AT_ONCE", group)
+        scene = box(emission(velocity=(1.0, 2.0, 3.0)), cube((0, 0, 0), (8, 8, 8)))
+        scene.run(Stage.EMIT)
+        ends.append(scene.dense("velocity"))
+    np.testing.assert_array_equal(*ends)
+
+
 def test_strength_follows_its_keyframes():
     setup = SolverSetup(
         "fading",

@@ -114,16 +114,16 @@ def wind(*behaviors, velocity=(0.0, 0.0, 0.0), inputs=None, **options):
 
 
 def test_buckets_appear_around_a_source():
-    solver = wind(
-        VolumeEmission(source="source"), inputs={"source": block((1.1,) * 3, (1.9,) * 3)}
-    )
+    solver = wind(VolumeEmission(source="source"), inputs={"source": block((1.1,) * 3, (1.9,) * 3)})
     solver.run(1)
     steps = (0, 1, 2)
     assert world_buckets(solver) == {(i, j, k) for i in steps for j in steps for k in steps}
 
 
 def test_buckets_follow_the_smoke_and_are_dropped_behind_it():
-    solver = wind(velocity=(6.0, 0.0, 0.0), input="start", inputs={"start": cube((2,) * 3, (6,) * 3)})
+    solver = wind(
+        velocity=(6.0, 0.0, 0.0), input="start", inputs={"start": cube((2,) * 3, (6,) * 3)}
+    )
     first = world_buckets(solver)
     assert (0, 0, 0) in first
     masses = []

@@ -1,6 +1,6 @@
 """Advect random fields on a sparse volume and save all voxels, in curve order.
 
-    advect_ranks.py TARGET SCHEME LIMITER SPEED
+advect_ranks.py TARGET SCHEME LIMITER SPEED
 """
 
 from __future__ import annotations
