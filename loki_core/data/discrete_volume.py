@@ -114,8 +114,9 @@ class DiscreteVolume:
         if dtype.kind not in "biuf":
             raise SetupError(f'{self.name}: channel "{name}" cannot be of type {dtype}')
         given = np.broadcast_to(np.asarray(background, np.float64), components)
+        background = tuple(given.tolist())
         channel = VolumeChannel(
-            name, dtype, components, resolution, location, tuple(given.tolist()), np.empty(0), derived
+            name, dtype, components, resolution, location, background, np.empty(0), derived
         )
         channel.values = channel.filled(self.buckets.count)
         self.channels[name] = channel

@@ -48,9 +48,7 @@ def fastest_component(velocity, speed):
 @device
 def largest(values):
     """Largest absolute value of a list."""
-    most = abs(values[0] - values[0])
-    if not most == most:
-        most = values.dtype.type(0.0)
+    most = values.dtype.type(0.0)
     for n in range(values.shape[0]):
         most = max_of(most, abs(values[n]))
     return most
@@ -70,7 +68,7 @@ def min_of(a, b):
 
 @inlined
 def within(x, low, high):
-    """x brought between low and high; low where x is not a number."""
+    """Bring x between low and high; low where x is not a number."""
     x = x if x > low else low
     return x if x < high else high
 
@@ -378,17 +376,17 @@ def sample_row_cubic(source, at, shifts, n, ends, half, count, values):
 
 
 @inlined
-def corner_one(shifts, n, ends, k):
-    """(lowest voxel of a stencil, fractions) of the k-th place of a row."""
+def corner_one(shifts, n, ends, m):
+    """(lowest voxel of a stencil, fractions) of the m-th place of a row."""
     number = ends.dtype.type
     two = np.uint64(LANES)
-    x = ends[k] - shifts[0]
-    y = ends[k + two] - shifts[1]
-    z = ends[k + two + two] - shifts[2]
+    x = ends[m] - shifts[0]
+    y = ends[m + two] - shifts[1]
+    z = ends[m + two + two] - shifts[2]
     i = np.int64(x)
     j = np.int64(y)
-    l = np.int64(z)
-    return (i * n + j) * n + l, x - number(i), y - number(j), z - number(l)
+    k = np.int64(z)
+    return (i * n + j) * n + k, x - number(i), y - number(j), z - number(k)
 
 
 @inlined
@@ -508,7 +506,7 @@ def advect_bucket(
     reach = (
         (half, steps[n] - one - half), (half + margin, steps[n] - one - half - margin)
     )  # fmt: skip
-    bounded = limiter != NO_LIMIT and (action == MACCORMACK or action == LIMITED)
+    bounded = limiter != NO_LIMIT and action != SAMPLE and action != BFECC
     noting = action != MACCORMACK and notes.shape[0] > 0
     sx = zero if location == 0 else half
     sy = zero if location == 1 else half
@@ -574,7 +572,7 @@ def advect_buckets(
     Args: velocity, source, phi, hat, out: channels [b, c, r, r, r]; halos [local]; locations: of
     what is advected, [1] or [3]; settings: (factor, order, cubic, action, limiter); box: planes in
     voxels, int64 [2, 3]; walls: limits of traces in voxels, float64 [2, 3]; rules: (rule, scale,
-    offset), [c, 6] each; same: (source is velocity, 0 or 1; phi is 1 velocity, 2 source, 0 neither);
+    offset), [c, 6] each; same: (1 where source is velocity; 1 where phi is velocity, 2 source);
     steps: 0, 1, 2, ... as the channels' numbers; mask [local, locations, r, r] uint32.
     """
     for run in prange(borders.shape[0] - 1):
@@ -598,7 +596,7 @@ def advect_run(
     kind = velocity.dtype
     action, limiter = settings[3], settings[4]
     source_same, limit_same = same
-    limited = limiter != NO_LIMIT and (action == MACCORMACK or action == LIMITED)
+    limited = limiter != NO_LIMIT and action != SAMPLE and action != BFECC
     velocity_block = np.empty(3 * most, kind)
     source_block = velocity_block if source_same == 1 else np.empty(components * most, kind)
     limit_block = velocity_block if limit_same == 1 else source_block

@@ -26,7 +26,7 @@ def list_escaped(mask, buckets, offsets, voxels):
     """
     for n in range(buckets.shape[0]):
         at = offsets[n]
-        edge = int(round(np.sqrt(mask.shape[1])))
+        edge = np.int64(np.sqrt(mask.shape[1]) + 0.5)
         for row in range(mask.shape[1]):
             for k in range(edge):
                 if (mask[buckets[n], row] >> np.uint32(k)) & np.uint32(1):
@@ -181,7 +181,8 @@ def sample_points(
     """Sample components of a channel at places whose anchors are local.
 
     Args: values [b, c, r, r, r]; components [m]; axes [m]: on whose faces they live, or -1; points
-    [n, 3]; rules: (rule, scale, offset) [c, 6]; sampled [n, m, 4]: value, least, greatest, trilinear value.
+    [n, 3]; rules: (rule, scale, offset) [c, 6]; sampled [n, m, 4]: value, least, greatest,
+    trilinear value.
     """
     count = points.shape[0]
     for run in prange((count + 255) // 256):

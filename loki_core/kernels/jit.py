@@ -39,10 +39,22 @@ _kernels: list[LazyKernel] = []
 
 
 class LazyKernel:
-    """A function that becomes a numba dispatcher at its first call."""
+    """A function that becomes a numba dispatcher at its first call.
 
-    def __init__(self, function: Callable[..., Any], *, parallel: bool, strict: bool) -> None:
+    Attributes:
+        straight_line: Whether LLVM makes vectors of straight-line code in it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        parallel: bool,
+        strict: bool,
+        straight_line: bool = False,
+    ) -> None:
         self.function = function
+        self.straight_line = straight_line
         self.parallel = parallel
         self.strict = strict
         self.__doc__ = function.__doc__
@@ -55,6 +67,9 @@ class LazyKernel:
     def __call__(self, *arguments: Any) -> Any:
         if self._dispatcher is None:
             self._dispatcher = self._make_dispatcher()
+        if self.straight_line:
+            with _straight_line_vectors():
+                return self._dispatcher(*arguments)
         return self._dispatcher(*arguments)
 
     @property
@@ -94,6 +109,15 @@ def parallel_kernel(function: Callable[..., Any]) -> LazyKernel:
     return LazyKernel(function, parallel=True, strict=False)
 
 
+def straight_line(lazy: LazyKernel) -> LazyKernel:
+    """Let LLVM make vectors of straight-line code in a kernel: numba has that off.
+
+    Written above the kernel's own decorator, for bodies that spell out eight lanes.
+    """
+    lazy.straight_line = True
+    return lazy
+
+
 def strict_kernel(function: Callable[..., Any]) -> LazyKernel:
     """Compile without fast-math; threads are used where the function says `prange`."""
     return LazyKernel(function, parallel="prange" in _names_used(function.__code__), strict=True)
@@ -127,8 +151,7 @@ def thread_count() -> int:
 
 
 @contextlib.contextmanager
-def straight_line_vectors() -> Iterator[None]:
-    """Let LLVM make vectors of straight-line code while a kernel compiles: numba has it off."""
+def _straight_line_vectors() -> Iterator[None]:
     config = _numba().config
     before = config.SLP_VECTORIZE
     config.SLP_VECTORIZE = 1

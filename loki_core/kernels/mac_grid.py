@@ -149,8 +149,8 @@ def set_faces_of_bucket(b, coords, lower, upper, sides, side_velocity, velocity)
 
 @parallel_kernel
 def negative_divergence(
-    velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h, r,
-    out,
+    velocity, solid_velocity, has_solids, fraction, outer, neighbours, kind, source, has_source, h,
+    r, out,
 ):  # fmt: skip
     """Write h d - sum_f s_f [w u + (1 - w) u_solid] of FLUID cells to out, 0 elsewhere.
 
@@ -227,10 +227,8 @@ def add_fluxes(velocity, solid, has_solids, fraction, sign, face, cell, count, o
 @device
 def face_weight(fraction, mobility, has_mobility, b, a, i, j, k):
     """w m of a stored face."""
-    w = fraction[b, a, i, j, k]
-    if has_mobility == 1:
-        w *= mobility[b, a, i, j, k]
-    return w
+    share = mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
+    return fraction[b, a, i, j, k] * share
 
 
 @parallel_kernel
@@ -276,8 +274,8 @@ def fill_pressure_matrix(
     """Fill the rows, the diagonal first; columns count voxels of local, then ghost Buckets."""
     for b in prange(neighbours.shape[0]):
         fill_pressure_rows(
-            np.int64(b), kind, fraction, mobility, has_mobility, compliance, has_compliance, neighbours,
-            starts, columns, data,
+            np.int64(b), kind, fraction, mobility, has_mobility, compliance, has_compliance,
+            neighbours, starts, columns, data,
         )  # fmt: skip
 
 
@@ -392,9 +390,13 @@ def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
                         up, ui, uj, uk = beside(neighbours, b, r, a, 1, i, j, k)
                         if up == b:
                             velocity[b, a, i, j, k] = velocity[b, a, ui, uj, uk]
-                    elif here == SOLID and not outside and other == b:
-                        if kind[other, 0, ni, nj, nk] == AMBIENT:
-                            velocity[b, a, i, j, k] = velocity[b, a, ni, nj, nk]
+                    elif (
+                        here == SOLID
+                        and not outside
+                        and other == b
+                        and kind[other, 0, ni, nj, nk] == AMBIENT
+                    ):
+                        velocity[b, a, i, j, k] = velocity[b, a, ni, nj, nk]
 
 
 @parallel_kernel
@@ -455,7 +457,7 @@ def bucket_deviation(values, background, out):
 
 @parallel_kernel
 def largest_components(velocity, out):
-    """Largest magnitude of each component in each Bucket, into out [buckets, 3]; NaN as infinity."""
+    """Largest magnitude of each component in each Bucket, into out [buckets, 3]; NaN is inf."""
     for b in prange(out.shape[0]):
         for a in range(3):
             largest = 0.0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.jit import device, parallel_kernel, prange, straight_line
 from loki_core.kernels.sparse_sliced import slice_product
 
 
@@ -30,24 +30,35 @@ def scaled_start(inverse_diagonal, r, factor, x):
 
 
 @device
+def relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out):
+    """Smooth the rows of one slice."""
+    for lane in range(count):
+        i = base + lane
+        moved = momentum * x[i] + factor * inverse_diagonal[i] * (r[i] - product[lane])
+        if memory != np.float32(0.0):
+            moved -= memory * out[i]
+        out[i] = x[i] + moved
+
+
+@device
 def relax_block(
-    slices, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first, last, rows,
-    scratch, out,
+    slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first, last,
+    rows, out,
 ):  # fmt: skip
     """Smooth slices first to last."""
     for s in range(first, last):
-        slice_product(slices, columns, values, x, s, scratch)
-        base = np.uint64(8) * np.uint64(s)
-        for lane in range(np.uint64(min(8, rows - 8 * s))):
-            i = base + lane
-            moved = momentum * x[i] + factor * inverse_diagonal[i] * (r[i] - scratch[lane])
-            if memory != np.float32(0.0):
-                moved -= memory * out[i]
-            out[i] = x[i] + moved
+        product = slice_product(slices, runs, columns, values, x, s)
+        base, count = np.uint64(8) * np.uint64(s), np.uint64(8)
+        if 8 * s + 8 <= rows:
+            relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out)
+        else:
+            count = np.uint64(rows - 8 * s)
+            relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out)
 
 
+@straight_line
 @parallel_kernel
-def relax(slices, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out):
+def relax(slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out):
     """One step of a Chebyshev smoother.
 
     out = x + momentum x - memory out + factor D^-1 (r - A x), where out holds the x before on
@@ -57,64 +68,78 @@ def relax(slices, columns, values, inverse_diagonal, r, x, factor, momentum, mem
     count = slices.shape[0] - 1
     f, m, k = np.float32(factor), np.float32(momentum), np.float32(memory)
     for block in prange((count + 511) // 512):
-        scratch = np.empty(8, dtype=np.float32)
         relax_block(
-            slices, columns, values, inverse_diagonal, r, x, f, m, k, 512 * block,
-            min(512 * block + 512, count), rows, scratch, out,
+            slices, runs, columns, values, inverse_diagonal, r, x, f, m, k, 512 * block,
+            min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
 
 @device
-def residual_block(
-    slices, columns, values, inverse_diagonal, r, x, first, last, rows, scratch, out
-):
+def residual_rows(product, inverse_diagonal, r, base, count, out):
+    """D^-1 (r - A x) of one slice."""
+    for lane in range(count):
+        out[base + lane] = inverse_diagonal[base + lane] * (r[base + lane] - product[lane])
+
+
+@device
+def residual_block(slices, runs, columns, values, inverse_diagonal, r, x, first, last, rows, out):
     """D^-1 (r - A x) of slices first to last."""
     for s in range(first, last):
-        slice_product(slices, columns, values, x, s, scratch)
+        product = slice_product(slices, runs, columns, values, x, s)
         base = np.uint64(8) * np.uint64(s)
-        for lane in range(np.uint64(min(8, rows - 8 * s))):
-            i = base + lane
-            out[i] = inverse_diagonal[i] * (r[i] - scratch[lane])
+        if 8 * s + 8 <= rows:
+            residual_rows(product, inverse_diagonal, r, base, np.uint64(8), out)
+        else:
+            residual_rows(product, inverse_diagonal, r, base, np.uint64(rows - 8 * s), out)
 
 
+@straight_line
 @parallel_kernel
-def scaled_residual(slices, columns, values, inverse_diagonal, r, x, out):
+def scaled_residual(slices, runs, columns, values, inverse_diagonal, r, x, out):
     """Write D^-1 (r - A x) to out."""
     rows = r.shape[0]
     count = slices.shape[0] - 1
     for block in prange((count + 511) // 512):
-        scratch = np.empty(8, dtype=np.float32)
         residual_block(
-            slices, columns, values, inverse_diagonal, r, x, 512 * block,
-            min(512 * block + 512, count), rows, scratch, out,
+            slices, runs, columns, values, inverse_diagonal, r, x, 512 * block,
+            min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
 
 @device
+def transfer_rows(product, inverse_diagonal, omega, v, base, count, out):
+    """D v - omega A v of one slice."""
+    for lane in range(count):
+        i = base + lane
+        d = inverse_diagonal[i]
+        out[i] = v[i] / d - omega * product[lane] if d > np.float32(0.0) else np.float32(0.0)
+
+
+@device
 def transfer_block(
-    slices, columns, values, inverse_diagonal, omega, v, first, last, rows, scratch, out
+    slices, runs, columns, values, inverse_diagonal, omega, v, first, last, rows, out
 ):
     """D v - omega A v of slices first to last."""
     for s in range(first, last):
-        slice_product(slices, columns, values, v, s, scratch)
+        product = slice_product(slices, runs, columns, values, v, s)
         base = np.uint64(8) * np.uint64(s)
-        for lane in range(np.uint64(min(8, rows - 8 * s))):
-            i = base + lane
-            d = inverse_diagonal[i]
-            out[i] = v[i] / d - omega * scratch[lane] if d > np.float32(0.0) else np.float32(0.0)
+        if 8 * s + 8 <= rows:
+            transfer_rows(product, inverse_diagonal, omega, v, base, np.uint64(8), out)
+        else:
+            transfer_rows(product, inverse_diagonal, omega, v, base, np.uint64(rows - 8 * s), out)
 
 
+@straight_line
 @parallel_kernel
-def smooth_transposed(slices, columns, values, inverse_diagonal, omega, v, out):
+def smooth_transposed(slices, runs, columns, values, inverse_diagonal, omega, v, out):
     """Write S' r = r - omega A D^-1 r to out, given v = D^-1 r."""
     rows = inverse_diagonal.shape[0]
     count = slices.shape[0] - 1
     w = np.float32(omega)
     for block in prange((count + 511) // 512):
-        scratch = np.empty(8, dtype=np.float32)
         transfer_block(
-            slices, columns, values, inverse_diagonal, w, v, 512 * block,
-            min(512 * block + 512, count), rows, scratch, out,
+            slices, runs, columns, values, inverse_diagonal, w, v, 512 * block,
+            min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
 
@@ -137,30 +162,37 @@ def prolong(aggregate, coarse, fine):
 
 
 @device
-def correct_block(
-    slices, columns, values, inverse_diagonal, omega, e, first, last, rows, scratch, x
-):
+def correct_rows(product, inverse_diagonal, omega, e, base, count, x):
+    """X += S e of one slice."""
+    for lane in range(count):
+        i = base + lane
+        if inverse_diagonal[i] > np.float32(0.0):
+            x[i] += e[i] - omega * inverse_diagonal[i] * product[lane]
+
+
+@device
+def correct_block(slices, runs, columns, values, inverse_diagonal, omega, e, first, last, rows, x):
     """X += S e of slices first to last."""
     for s in range(first, last):
-        slice_product(slices, columns, values, e, s, scratch)
+        product = slice_product(slices, runs, columns, values, e, s)
         base = np.uint64(8) * np.uint64(s)
-        for lane in range(np.uint64(min(8, rows - 8 * s))):
-            i = base + lane
-            if inverse_diagonal[i] > np.float32(0.0):
-                x[i] += e[i] - omega * inverse_diagonal[i] * scratch[lane]
+        if 8 * s + 8 <= rows:
+            correct_rows(product, inverse_diagonal, omega, e, base, np.uint64(8), x)
+        else:
+            correct_rows(product, inverse_diagonal, omega, e, base, np.uint64(rows - 8 * s), x)
 
 
+@straight_line
 @parallel_kernel
-def add_smoothed(slices, columns, values, inverse_diagonal, omega, e, x):
+def add_smoothed(slices, runs, columns, values, inverse_diagonal, omega, e, x):
     """Add the smoothed correction S e = e - omega D^-1 A e to x."""
     rows = inverse_diagonal.shape[0]
     count = slices.shape[0] - 1
     w = np.float32(omega)
     for block in prange((count + 511) // 512):
-        scratch = np.empty(8, dtype=np.float32)
         correct_block(
-            slices, columns, values, inverse_diagonal, w, e, 512 * block,
-            min(512 * block + 512, count), rows, scratch, x,
+            slices, runs, columns, values, inverse_diagonal, w, e, 512 * block,
+            min(512 * block + 512, count), rows, x,
         )  # fmt: skip
 
 

@@ -5,6 +5,10 @@ shorter than the slice's longest are filled with zeros. Entry t of row i is at
 
     slices[i // 8] + i % 8 + 8 t,      slices[i // 8 + 1] is the end of the slice
 
+Where the eight columns of a slot (entry t of the eight rows) follow one another, as they do for
+stencils on a grid, `runs[slot]` is the first of them: the product then loads eight values of the
+vector at once and does not read the columns. Elsewhere it is -1.
+
 Beside compressed rows (CSR) this takes the same memory where row lengths are alike, and the product
 runs at the speed of memory, because eight rows are summed side by side. Vectors may be float32 or
 float64, whatever the matrix is.
@@ -14,7 +18,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, kernel, parallel_kernel, prange, strict_kernel
+from loki_core.kernels.jit import (
+    device,
+    kernel,
+    parallel_kernel,
+    prange,
+    straight_line,
+    strict_kernel,
+)
 
 LANES = 8
 BLOCK = 4096  # rows a partial sum goes over: fixed, so that threads do not change results
@@ -90,43 +101,83 @@ def extract_diagonal(slices, columns, values, rows, diagonal):
         diagonal[i] = total
 
 
+@parallel_kernel
+def find_runs(columns, runs):
+    """Fill the first column of each slot whose eight columns follow one another, else -1."""
+    for slot in prange(runs.shape[0]):
+        first = columns[8 * slot]
+        follows = True
+        for lane in range(1, 8):
+            follows = follows and columns[8 * slot + lane] == first + lane
+        runs[slot] = first if follows else -1
+
+
 @device
-def slice_product(slices, columns, values, x, s, scratch):
-    """Put A x of the eight rows of slice s into scratch."""
+def slice_product(slices, runs, columns, values, x, s):
+    """A x of the eight rows of slice s, as a tuple; spelt out, so that LLVM makes vectors."""
     e = np.uint64(slices[s])
     end = np.uint64(slices[s + 1])
-    for lane in range(np.uint64(8)):
-        scratch[lane] = 0.0
+    a0 = x.dtype.type(0.0)
+    a1 = a2 = a3 = a4 = a5 = a6 = a7 = a0
     while e < end:
-        for lane in range(np.uint64(8)):
-            scratch[lane] += values[e + lane] * x[np.uint32(columns[e + lane])]
+        first = runs[e >> np.uint64(3)]
+        if first >= 0:
+            start = np.uint64(first)
+            a0 += values[e] * x[start]
+            a1 += values[e + np.uint64(1)] * x[start + np.uint64(1)]
+            a2 += values[e + np.uint64(2)] * x[start + np.uint64(2)]
+            a3 += values[e + np.uint64(3)] * x[start + np.uint64(3)]
+            a4 += values[e + np.uint64(4)] * x[start + np.uint64(4)]
+            a5 += values[e + np.uint64(5)] * x[start + np.uint64(5)]
+            a6 += values[e + np.uint64(6)] * x[start + np.uint64(6)]
+            a7 += values[e + np.uint64(7)] * x[start + np.uint64(7)]
+        else:
+            a0 += values[e] * x[np.uint32(columns[e])]
+            a1 += values[e + np.uint64(1)] * x[np.uint32(columns[e + np.uint64(1)])]
+            a2 += values[e + np.uint64(2)] * x[np.uint32(columns[e + np.uint64(2)])]
+            a3 += values[e + np.uint64(3)] * x[np.uint32(columns[e + np.uint64(3)])]
+            a4 += values[e + np.uint64(4)] * x[np.uint32(columns[e + np.uint64(4)])]
+            a5 += values[e + np.uint64(5)] * x[np.uint32(columns[e + np.uint64(5)])]
+            a6 += values[e + np.uint64(6)] * x[np.uint32(columns[e + np.uint64(6)])]
+            a7 += values[e + np.uint64(7)] * x[np.uint32(columns[e + np.uint64(7)])]
         e += np.uint64(8)
+    return a0, a1, a2, a3, a4, a5, a6, a7
 
 
 @device
-def multiply_block(slices, columns, values, x, first, last, rows, scratch, out):
-    """Write A x for slices first to last; return x . A x of these rows."""
+def multiply_rows(product, x, base, count, out):
+    """Write a slice's rows to out; return x . A x of them."""
     total = 0.0
-    for s in range(first, last):
-        slice_product(slices, columns, values, x, s, scratch)
-        base = np.uint64(8) * np.uint64(s)
-        for lane in range(np.uint64(min(8, rows - 8 * s))):
-            out[base + lane] = scratch[lane]
-            total += x[base + lane] * scratch[lane]
+    for lane in range(count):
+        out[base + lane] = product[lane]
+        total += x[base + lane] * product[lane]
     return total
 
 
+@device
+def multiply_block(slices, runs, columns, values, x, first, last, rows, out):
+    """Write A x for slices first to last; return x . A x of these rows."""
+    total = 0.0
+    for s in range(first, last):
+        product = slice_product(slices, runs, columns, values, x, s)
+        base = np.uint64(8) * np.uint64(s)
+        if 8 * s + 8 <= rows:
+            total += multiply_rows(product, x, base, np.uint64(8), out)
+        else:
+            total += multiply_rows(product, x, base, np.uint64(rows - 8 * s), out)
+    return total
+
+
+@straight_line
 @parallel_kernel
-def multiply(slices, columns, values, x, out, partial):
+def multiply(slices, runs, columns, values, x, out, partial):
     """Write A x to out, and x . A x of each block of 4096 rows to partial."""
     rows = out.shape[0]
     count = slices.shape[0] - 1
     for block in prange(partial.shape[0]):
-        scratch = np.empty(8, dtype=out.dtype)
         partial[block] = multiply_block(
-            slices, columns, values, x, 512 * block, min(512 * block + 512, count), rows, scratch,
-            out,
-        )  # fmt: skip
+            slices, runs, columns, values, x, 512 * block, min(512 * block + 512, count), rows, out
+        )
 
 
 @device

@@ -25,7 +25,7 @@ from loki_core.kernels.jit import (
     device,
     parallel_kernel,
     prange,
-    straight_line_vectors,
+    straight_line,
     thread_count,
 )
 from loki_core.kernels.prefetch import prefetch
@@ -72,15 +72,15 @@ def laplacian(
     number = values.dtype.type
     blocks = max(1, min(4 * thread_count(), len(buckets_to_do) // BUCKETS_PER_BLOCK))
     borders = np.arange(blocks + 1, dtype=np.int64) * len(buckets_to_do) // blocks
-    with straight_line_vectors():
-        laplacian_of_buckets(
-            values.reshape(-1), buckets_to_do, neighbours,
-            np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
-            number(inverse_h2), number(6.0 * inverse_h2), number(1.0), resolution, borders,
-            CACHE_LINE // values.itemsize, out.reshape(-1),
-        )  # fmt: skip
+    laplacian_of_buckets(
+        values.reshape(-1), buckets_to_do, neighbours,
+        np.asarray(boundary_scale, values.dtype), np.asarray(boundary_value, values.dtype),
+        number(inverse_h2), number(6.0 * inverse_h2), number(1.0), resolution, borders,
+        CACHE_LINE // values.itemsize, out.reshape(-1),
+    )  # fmt: skip
 
 
+@straight_line
 @parallel_kernel
 def laplacian_of_buckets(
     values, buckets, neighbours, scale, value, inverse_h2, six, one, resolution, borders, line, out

@@ -106,7 +106,12 @@ class FluidSolve:
         self._solver.prepare(system, reuse)
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
-        """Improve x; another solver takes over where this one fails. Collective."""
+        """Improve x; another solver takes over where this one fails. Collective.
+
+        What no x can reach, such as the net flux of a closed box, is taken out of b in place.
+        """
+        for null in self.system.null_space:
+            b -= self.system.dot(null, b) * null
         self.report = solve_with_fallback(
             self.system, b, x, solver=self._solver, tol=tol, max_iterations=max_iterations
         )

@@ -156,8 +156,8 @@ class Hierarchy:
     def _relax(self, level: Level, factor: float, momentum: float, memory: float) -> None:
         level.halo.refresh(level.x)
         cycle.relax(
-            *level.entries, level.inverse_diagonal, level.r, level.x, factor, momentum, memory,
-            level.y,
+            *level.matrix.products, level.inverse_diagonal, level.r, level.x, factor, momentum,
+            memory, level.y,
         )  # fmt: skip
         level.x, level.y = level.y, level.x
 
@@ -166,14 +166,14 @@ class Hierarchy:
         coarse = self.levels[depth + 1]
         inverse = level.inverse_diagonal
         level.halo.refresh(level.x)
-        cycle.scaled_residual(*level.entries, inverse, level.r, level.x, level.v)
+        cycle.scaled_residual(*level.matrix.products, inverse, level.r, level.x, level.v)
         level.halo.refresh(level.v)
-        cycle.smooth_transposed(*level.entries, inverse, level.omega, level.v, level.y)
+        cycle.smooth_transposed(*level.matrix.products, inverse, level.omega, level.v, level.y)
         cycle.restrict(level.starts, level.members, level.y, coarse.r)
         self._cycle(depth + 1)
         cycle.prolong(level.aggregate, coarse.x, level.v)
         level.halo.refresh(level.v)
-        cycle.add_smoothed(*level.entries, inverse, level.omega, level.v, level.x)
+        cycle.add_smoothed(*level.matrix.products, inverse, level.omega, level.v, level.x)
 
 
 # -- building ------------------------------------------------------------------------------------

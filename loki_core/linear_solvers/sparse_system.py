@@ -23,6 +23,7 @@ from loki_core.kernels.sparse_sliced import (
     extract_diagonal,
     fill_rows,
     fill_slices,
+    find_runs,
     multiply,
     ordered_sum,
     row_lengths,
@@ -48,6 +49,7 @@ class SlicedMatrix:
     def __init__(self, rows: int, slices: Array, columns: Array, values: Array) -> None:
         self.rows = rows
         self.slices, self.columns, self.values = slices, columns, values
+        self._runs: Array | None = None
 
     @classmethod
     def from_csr(cls, indptr: Array, indices: Array, data: Array) -> SlicedMatrix:
@@ -85,12 +87,20 @@ class SlicedMatrix:
 
     def multiply(self, x: Array, out: Array, partial: Array) -> None:
         """Write A x to out and x . A x of each block to partial; x holds the ghosts too."""
-        multiply(self.slices, self.columns, self.values, x, out, partial)
+        multiply(*self.products, x, out, partial)
+
+    @property
+    def products(self) -> tuple[Array, Array, Array, Array]:
+        """What products with a vector read: slices, runs, columns and values."""
+        if self._runs is None:
+            self._runs = np.empty(len(self.columns) // LANES, np.int32)
+            find_runs(self.columns, self._runs)
+        return self.slices, self._runs, self.columns, self.values
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self.slices.nbytes + self.columns.nbytes + self.values.nbytes)
+        return int(self.slices.nbytes + 1.125 * self.columns.nbytes + self.values.nbytes)
 
 
 class SparseSystem:

@@ -291,7 +291,7 @@ class _Advector:
             starts[:, location] -= 0.5
         components = np.array([location] if location != CELL else range(source.shape[1]), np.int64)
         ends = self._trace(starts, factor)
-        where = (bucket[:, None], components[None, :], *(p[:, None] for p in place))
+        where: Any = (bucket[:, None], components[None, :], *(p[:, None] for p in place))
         answer = self._ask(source, components, ends, cubic=cubic)
         value, known = answer[:, :, 0], answer
         if action == MACCORMACK:

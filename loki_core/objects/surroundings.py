@@ -42,7 +42,8 @@ class Surroundings:
         upper: Upper planes, [3]; inf for none.
         kinds: One of OPEN, SLIP, NO_SLIP, INFLOW, PERIODIC for each side, [6].
         velocity: Velocity of the wall or of the inflow [m/s], [6, 3].
-        inflow: What flows in, by channel; other channels flow in with their background.
+        inflow: What flows in by channel, one number or one for each side, [6]; other channels
+            flow in with their background.
         ambient_velocity: Velocity where no Bucket is stored, for traces that end far away [m/s].
     """
 
@@ -137,10 +138,9 @@ class Surroundings:
         if kind in WALLS:
             return MIRROR, 1.0, 0.0
         if kind == INFLOW:
-            given = np.broadcast_to(
-                self.inflow.get(channel.name, channel.background), channel.components
-            )
-            return MIRROR, 0.0, float(given[component])
+            if channel.name not in self.inflow:
+                return MIRROR, 0.0, channel.background[component]
+            return MIRROR, 0.0, float(np.broadcast_to(self.inflow[channel.name], 6)[side])
         return MIRROR, 0.0, channel.background[component]
 
     def _velocity_rule(self, side: int, component: int) -> tuple[int, float, float]:

@@ -15,6 +15,7 @@ voxel falls from 1 to 0 across one voxel at the surface of a mesh.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,8 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.data.grid_domain import GridDomain
+from loki_core.data.mesh import merge
 from loki_core.data.voxel_field import VoxelField
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
@@ -60,6 +63,10 @@ class VolumeEmission(Behavior, kind="operator"):
     strength: float = parameter(
         1.0, minimum=0.0, maximum=1.0, doc="Coverage factor; 0 turns the source off."
     )
+
+    def create(self, scope: Any) -> list[Any]:
+        """Make one Action for each volume, if there is a source."""
+        return super().create(scope) if self.source is not None else []
 
 
 class VolumeEmissionAction(Operator, behavior=VolumeEmission):
@@ -122,9 +129,8 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
         for part in in_parts(rows):
             cells = cell_positions(volume, "velocity", part)
             cover = strength * self._coverage(cells)
-            if not np.any(cover > 0.0):
-                continue
-            self._emit_materials(access, part, cells, cover, share, step.dt)
+            if np.any(cover > 0.0):
+                self._emit_materials(access, part, cells, cover, share, step.dt)
             for axis in range(3):
                 self._emit_velocity(access, part, axis, strength)
 
@@ -139,10 +145,12 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
             return
         from loki_core.objects.signed_distance import narrow_band
 
+        scope = self.target.scope
+        moving = _with_velocity(source, self._stream, scope.settings.frame_duration)
         self._stream = source
         self._distance = narrow_band(
-            self.target.scope.domain,
-            source,
+            scope.domain,
+            _with_images(moving, scope.domain),
             resolution=self.target.resolution,
             within=wanted,
             label=f'{self.path}: source "{self.behavior.source}"',
@@ -167,11 +175,24 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
         inside: NDArray[np.float64] = np.clip(0.5 - distance / self.target.voxel_size, 0.0, 1.0)
         return inside
 
+    def _nearest_image(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Positions moved by whole periods to where they are nearest to the source."""
+        domain = self.target.scope.domain
+        if not any(domain.periodic):
+            return position
+        lower, upper = self.source.bounds()
+        centre = 0.5 * (lower + upper) - domain.origin
+        period = np.where(domain.periodic, domain.upper - domain.lower, 1.0)
+        turns = np.where(domain.periodic, np.round((centre - position) / period), 0.0)
+        moved: NDArray[np.float64] = position + turns * period
+        return moved
+
     def _sampled(
         self, name: str, position: NDArray[np.float64], *, components: int
     ) -> NDArray[np.float64]:
         label = f'{self.path}: source "{self.behavior.source}"'
         field = VoxelField(self.source, name, components=components, label=label)
+        position = self._nearest_image(position)
         sampled: NDArray[np.float64] = field.sample(position, self.target.scope.domain).astype(
             np.float64
         )
@@ -225,7 +246,8 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
                 after = before + dt * cover * given
             else:
                 after = before + cover * (given - before)
-            channel[part, 0] = after.reshape(-1, r, r, r)
+            with np.errstate(over="ignore"):  # what is too large for single precision diverges
+                channel[part, 0] = after.reshape(-1, r, r, r)
 
     def _emit_velocity(
         self, access: Access, part: NDArray[np.int32], axis: int, strength: float
@@ -257,3 +279,35 @@ def _rows_of(buckets: Any, wanted: NDArray[np.int32]) -> NDArray[np.int32]:
     rows = find_buckets(*buckets.table, codes=pack_buckets(wanted))
     rows = np.unique(rows[(rows >= 0) & (rows < buckets.local_count)])
     return rows.astype(np.int32)
+
+
+def _with_velocity(mesh: Any, before: Any, duration: float) -> Any:
+    """The mesh with the velocity of its points since the frame before, where it has none."""
+    known = "velocity" in mesh.channels["point"]
+    if known or before is None or before.point_count != mesh.point_count:
+        return mesh
+    moving = copy.copy(mesh)
+    moving.channels = copy.deepcopy(mesh.channels)
+    moving.set_channel("point", "velocity", (mesh.positions - before.positions) / duration)
+    return moving
+
+
+def _with_images(mesh: Any, domain: GridDomain) -> Any:
+    """The mesh, and its images one period away where it crosses a periodic side."""
+    for axis in np.flatnonzero(domain.periodic):
+        lower, upper = mesh.bounds()
+        period = np.zeros(3)
+        period[axis] = domain.upper[axis] - domain.lower[axis]
+        parts = [mesh]
+        if lower[axis] < domain.lower[axis]:
+            parts.append(_moved(mesh, period))
+        if upper[axis] > domain.upper[axis]:
+            parts.append(_moved(mesh, -period))
+        mesh = merge(parts) if len(parts) > 1 else mesh
+    return mesh
+
+
+def _moved(mesh: Any, offset: NDArray[np.float64]) -> Any:
+    moved = copy.copy(mesh)
+    moved.positions = mesh.positions + offset
+    return moved

@@ -107,7 +107,7 @@ def test_an_inlet_into_a_closed_box_does_not_blow_up():
 
 
 def test_an_inlet_follows_its_keyframes():
-    gust = Keyframes([(1, (0.0, 0.0, 0.0)), (5, (4.0, 0.0, 0.0))])
+    gust = Keyframes([(1, (0.0, 0.0, 0.0)), (5, (4.0, 0.0, 0.0))], time_unit="frame")
     solver = box(inlet(velocity=gust), boundary_upper=("open", "wall", "wall"))
     speeds = []
     for _ in range(4):

@@ -221,7 +221,7 @@ def test_strength_follows_its_keyframes():
     setup = SolverSetup(
         "fading",
         VolumeObject(name="air", voxel_size=H, region="box", velocity_scheme="none"),
-        emission(strength=Keyframes([(1, 1.0), (3, 0.0)], interpolation="linear"), mode="add"),
+        emission(strength=Keyframes([(1, 1.0), (3, 0.0)], time_unit="frame"), mode="add"),
         domain_lower=(0.0, 0.0, 0.0),
         domain_upper=(2.0, 2.0, 2.0),
         precision="double",
