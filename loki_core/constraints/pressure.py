@@ -69,6 +69,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._solve = FluidSolve()
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
+        self._pushed = 0.0  # part of the step for which the pressure has acted already
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
@@ -84,13 +85,31 @@ class PressureAction(Action, behavior=PressureMaterial):
     def solve(self, access: Access, step: Step) -> None:
         """Make the velocity free of divergence."""
         volume, scale = self.target.volume, self._pressure_scale(step.dt)
-        guess = volume.local("pressure").astype(np.float64).reshape(-1) / scale
-        guess = self.project(step.dt, guess)
-        volume.local("pressure")[:] = (guess * scale).reshape(volume.local("pressure").shape)
+        before = volume.local("pressure").astype(np.float64).reshape(-1) / scale
+        pushed, self._pushed = self._pushed, 0.0
+        # What the pressure has already done before the velocity was carried along is not missing.
+        q = (1.0 - pushed) * before
+        q = self.project(step.dt, q)
+        kind = volume.local("kind").reshape(-1)
+        total = np.where(kind == FLUID, q + pushed * before, 0.0) * scale
+        volume.local("pressure")[:] = total.reshape(volume.local("pressure").shape)
         volume.mark_written("pressure")
         assert self.report is not None
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
+
+    def push(self, dt: float) -> None:
+        """Let the present pressure act on the target's velocity for a time dt [s]. Collective.
+
+        With half a step before the velocity is carried along, and the rest after it, a particle of
+        gas feels the pressure at both ends of its way: the trapezoidal rule. The solve at the end
+        of the step then finds what is missing.
+        """
+        volume, target = self.target.volume, self.target
+        density = float(target.settings.density)
+        q = volume.local("pressure") * (dt / (density * float(target.voxel_size)))
+        self._subtract_gradient(q.reshape(-1), None)
+        self._pushed += 0.5
 
     def _pressure_scale(self, dt: float) -> float:
         """What makes a pressure [Pa] of q [m/s]."""
@@ -98,8 +117,7 @@ class PressureAction(Action, behavior=PressureMaterial):
 
     def project(self, dt: float, guess: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Correct the target's velocity for a step dt [s]; returns q [m/s]. Collective."""
-        target, volume = self.target, self.target.volume
-        buckets = volume.buckets
+        volume = self.target.volume
         self._refresh("velocity", "kind", "open_fraction")
         mobility = self._mobility(dt)
         self._assemble(dt, mobility)
@@ -113,25 +131,30 @@ class PressureAction(Action, behavior=PressureMaterial):
             tol=attainable(self._solve.system, rhs, volume.local("velocity"), tolerance),
             max_iterations=int(self.settings.max_iterations),
         )
+        self._subtract_gradient(q, mobility)
+        let_ambient_faces_flow(
+            volume.with_ghosts("kind"), volume.buckets.neighbours, volume.local("velocity")
+        )
+        return q
+
+    def _subtract_gradient(self, q: Array, mobility: Array | None) -> None:
+        """Correct the velocity by the gradient of q [m/s], flat over local voxels. Collective."""
+        target, volume = self.target, self.target.volume
         volume.add_channel("q", components=1, resolution=target.resolution, derived=True)
         volume.local("q")[:] = q.reshape(volume.local("q").shape)
         self._refresh("q")
-        velocity = volume.local("velocity")
-        kind = volume.with_ghosts("kind")
-        flat = velocity.reshape(-1)
+        flat = volume.local("velocity").reshape(-1)
         subtract_pressure_gradient(
             volume.with_ghosts("q").reshape(-1),
             volume.local("open_fraction").reshape(-1),
             flat if mobility is None else mobility.reshape(-1),
             int(mobility is not None),
-            buckets.neighbours,
+            volume.buckets.neighbours,
             target.resolution,
             flat,
         )
         del volume.channels["q"]
-        let_ambient_faces_flow(kind, buckets.neighbours, velocity)
         volume.mark_written("velocity")
-        return q
 
     def _refresh(self, *names: str) -> None:
         pending = self.target.volume.post_ghosts(names, halo=1)

@@ -27,6 +27,7 @@ def test_without_solves_ranks_agree_bit_for_bit(tmp_path):
             np.testing.assert_array_equal(several[name], alone[name], err_msg=f"{name}, {ranks}")
 
 
+# "ball" needs ranks that agree on the type in which a matrix is stored.
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     ("case", "ranks"),
@@ -46,9 +47,7 @@ def test_with_solves_ranks_agree_to_the_tolerance(tmp_path, case, ranks):
                 difference = np.linalg.norm(other - one) / np.linalg.norm(one)
                 assert difference <= 1e-10 * (step + 1), (label, name, difference)
             mass = alone[f"mass_{step}"]
-            # What is carried by velocities that differ by 1e-10 differs by no more than that; the
-            # sum itself is exact.
-            np.testing.assert_allclose(several[f"mass_{step}"], mass, rtol=1e-10, err_msg=label)
+            np.testing.assert_allclose(several[f"mass_{step}"], mass, rtol=1e-13, err_msg=label)
 
 
 @pytest.mark.timeout(600)

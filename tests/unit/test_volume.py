@@ -16,6 +16,7 @@ from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import DivergenceError, InputError, LokiError, SetupError
 from loki_core.forces.buoyancy import BuoyancyForce
+from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.collider import Collider
@@ -26,7 +27,7 @@ from loki_core.operators.volume_expression import VolumeExpression
 from loki_core.operators.vorticity_confinement import VorticityConfinementOperator
 from loki_core.pipeline.solver import Solver
 from loki_core.setup_document import read_setup, write_setup
-from loki_core.solver_setup import SolverSetup
+from loki_core.solver_setup import Group, SolverSetup
 from tests.unit.test_pressure import ball
 
 H = 0.125
@@ -166,14 +167,18 @@ def test_a_whole_box_needs_a_box():
 # -- states -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("with_solid", [False, True])
-def test_a_resumed_run_is_the_same_bit_for_bit(with_solid):
+# "solid" needs ColliderField.version; "drag" needs hierarchies that do not remember older matrices.
+@pytest.mark.parametrize("case", ["reflection", "solid", "drag"])
+def test_a_resumed_run_is_the_same_bit_for_bit(case):
     extra = [VorticityConfinementOperator(strength=0.1), DissipationOperator(rate=0.2)]
     more = {}
-    if with_solid:
+    if case == "solid":
         extra.append(Collider(name="ball", input="ball"))
         more["ball"] = lambda frame: ball((1.5 + 0.02 * frame, 1.2, 1.5), 0.3)
-    setup, inputs = plume(*extra, air={"reflection": not with_solid})
+    if case == "drag":  # the matrices change in every step
+        extra.append(FluidDragForce(law="quadratic", velocity=(1.0, 0.0, 0.0)))
+        extra.append(ViscosityMaterial(viscosity=0.3))
+    setup, inputs = plume(*extra, air={"reflection": case == "reflection"})
     inputs |= more
     through = Solver(setup, inputs)
     through.run(2)
@@ -261,6 +266,7 @@ def test_a_divergence_is_rolled_back_with_solids_and_emission_in_place():
     assert_same(kept, everything(calm))
 
 
+# Needs ColliderField.version to change with every new field, also on the same Buckets.
 def test_a_solid_that_moves_is_where_its_mesh_is():
     # Inside a Bucket too: its field is measured anew on the same Buckets.
     setup, inputs = plume(Collider(name="ball", input="ball"), air={"region": "box"})
@@ -278,6 +284,49 @@ def test_a_solid_that_moves_is_where_its_mesh_is():
 
 
 # -- extremes ---------------------------------------------------------------------------------
+
+
+def test_volumes_of_several_voxel_sizes_share_a_setup_and_a_collider():
+    def gas(name, size):
+        return Group(
+            name,
+            VolumeObject(name="air", voxel_size=size),
+            PressureMaterial(),
+            VolumeEmission(source="source", temperature=500.0),
+        )
+
+    setup = SolverSetup(
+        "two",
+        gas("fine", H),
+        gas("coarse", 2.0 * H),
+        BuoyancyForce(),
+        Collider(name="ball", input="ball"),
+        domain_lower=(0.0, 0.0, 0.0),
+        domain_upper=(2.0, 2.0, 2.0),
+    )
+    inputs = {"source": cube((4, 4, 4), (12, 8, 12)), "ball": ball((1.0, 1.5, 1.0), 0.2)}
+    solver = Solver(setup, inputs)
+    solver.run(3)
+    assert [solver.object(f"{name}/air").resolution for name in ("fine", "coarse")] == [8, 4]
+    speeds = [np.abs(solver.read(f"{name}/air", "velocity")).max() for name in ("fine", "coarse")]
+    np.testing.assert_allclose(speeds[1], speeds[0], rtol=0.5)
+    assert min(speeds) > 0.05
+
+
+def test_nothing_at_all_runs():
+    setup = SolverSetup(
+        "nothing",
+        VolumeObject(name="air", voxel_size=H),
+        PressureMaterial(),
+        ViscosityMaterial(),
+        GravityForce(),
+        BuoyancyForce(),
+        VorticityConfinementOperator(),
+        FluidDragForce(),
+    )
+    solver = Solver(setup)
+    solver.run(2)
+    assert solver.counts() == {"air": 0}
 
 
 def test_a_single_voxel():

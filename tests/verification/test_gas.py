@@ -221,6 +221,7 @@ def test_newton_iterations_do_not_repeat_forces():
 # -- symmetry ---------------------------------------------------------------------------------
 
 
+# Needs lower and upper open sides to be alike in every pass of the advection.
 def test_a_plume_from_a_symmetric_source_stays_symmetric():
     density = np.zeros((16, 16, 16))
     density[5:11, 2:6, 5:11] = 1.0
