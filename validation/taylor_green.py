@@ -6,6 +6,7 @@ as viscosity: rate = [ln KE(nu = 0) - ln KE(nu)] / T against 4 nu.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,7 @@ def _judged(errors: dict[int, float], rates: dict[int, float], words: str) -> li
         results.append(
             result("taylor_green", f"L2 error of velocity, n = {n}, {words}", errors[n], 0.0)
         )
-    for coarse, fine in zip(sizes, sizes[1:], strict=False):
+    for coarse, fine in pairwise(sizes):
         order = float(np.log2(errors[coarse] / errors[fine]))
         judged = {"production": 1.0, "best": 1.9} if fine == sizes[-1] else {}
         metric = f"order of velocity, n = {coarse} to {fine}, {words}"

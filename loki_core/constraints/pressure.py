@@ -184,7 +184,6 @@ class PressureAction(Action, behavior=PressureMaterial):
         version = (target.geometry_version, volume.layout_version)
         if version == self._matrix_version and not changes:
             return
-        same_pattern = version == self._matrix_version
         self._matrix_version = version
         kind, fraction = volume.with_ghosts("kind"), volume.with_ghosts("open_fraction")
         neighbours = volume.buckets.neighbours
@@ -214,9 +213,7 @@ class PressureAction(Action, behavior=PressureMaterial):
             is_closed=compliance is None and self._is_closed(),
             has_pockets=bool(target.colliders),
         )
-        self._solve.prepare(
-            system, str(self.settings.solver), reuse="pattern" if same_pattern else None
-        )
+        self._solve.prepare(system, str(self.settings.solver))
 
     def _is_closed(self) -> bool:
         """Whether no cell touches ambient air, on any rank."""

@@ -118,7 +118,6 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         pattern = (target.geometry_version, volume.layout_version)
         if (pattern, kappa) == self._matrix_version:
             return
-        same_pattern = self._matrix_version is not None and pattern == self._matrix_version[0]
         self._matrix_version = (pattern, kappa)
 
         size = volume.local("velocity").size
@@ -134,4 +133,4 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         solver = str(self.settings.solver)
         if solver == "auto" and kappa <= EASY:
             solver = "conjugate_gradient"
-        self._solve.prepare(system, solver, reuse="pattern" if same_pattern else None)
+        self._solve.prepare(system, solver)

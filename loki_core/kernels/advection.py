@@ -26,7 +26,7 @@ from loki_core.kernels.advection_rows import (
     sample_eight,
     spread_eight,
 )
-from loki_core.kernels.bucket_block import fill_outside, gather_block
+from loki_core.kernels.bucket_block import fill_outside, follow_inner_face, gather_block
 from loki_core.kernels.jit import device, parallel_kernel, prange
 
 SAMPLE, MACCORMACK, BFECC, LIMITED = 0, 1, 2, 3
@@ -667,6 +667,8 @@ def load_block(
             values, (np.uint64(c), np.uint64(components)), neighbours[b], np.uint64(r),
             np.uint64(halo), np.uint64(n), empty, is_face, block, at,
         )  # fmt: skip
+        if is_face and neighbours[b, 13 - (9 if c == 0 else (3 if c == 1 else 1))] == -1:
+            follow_inner_face(block, at, n, c, halo, half + half)
         if outside:
             axis = c if is_face else -1
             fill_outside(block, at, n, axis, lower, upper, rule[c], scale[c], offset[c], half)

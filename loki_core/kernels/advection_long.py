@@ -108,8 +108,13 @@ def image_of(i, lower, upper, on_faces, low_rule, high_rule):
     if low_rule != NOTHING:
         if on_faces and i == lower and low_rule == MIRROR:
             return i, 0, True
-        if i < lower:
-            return (lower if low_rule == CLAMP else 2 * lower - shift - i), 0, False
+        if low_rule == CLAMP:
+            # The face on an open plane follows the next one inside.
+            first = lower + 1 if on_faces else lower
+            if i < first:
+                return first, 0, False
+        elif i < lower:
+            return 2 * lower - shift - i, 0, False
     if high_rule != NOTHING and i >= upper:
         if high_rule == CLAMP:
             return upper - 1, 1, False

@@ -129,8 +129,13 @@ def fill_outside(block, at, n, axis_of_faces, lower, upper, rules, scales, offse
         side = 2 * axis
         plane = lower[axis]
         if rules[side] != NOTHING and plane >= 0:
-            for i in range(min(plane, n)):
-                source = plane if rules[side] == CLAMP else 2 * plane - (0 if on_faces else 1) - i
+            # The face on an open plane follows the next one, as on the upper side, where it is
+            # not stored.
+            follows = 1 if on_faces and rules[side] == CLAMP else 0
+            for i in range(min(plane + follows, n)):
+                source = 2 * plane - (0 if on_faces else 1) - i
+                if rules[side] == CLAMP:
+                    source = plane + follows
                 fill_slab(block, at, n, axis, i, min(source, n - 1), scales[side], offsets[side])
             if on_faces and rules[side] == MIRROR and plane < n:
                 # An odd mirror has half its offset on the plane, a constant has it all.
@@ -148,6 +153,16 @@ def fill_outside(block, at, n, axis_of_faces, lower, upper, rules, scales, offse
                     offset = offset if scale == 0 else half * offset
                     scale = half - half
                 fill_slab(block, at, n, axis, i, max(source, 0), scale, offset)
+
+
+@device
+def follow_inner_face(block, at, n, axis, halo, one):
+    """Let the first faces of a Bucket that begins at nothing, and all before, follow the second.
+
+    So both ends of the stored space are alike: the faces after the last voxel are not stored.
+    """
+    for i in range(halo + 1):
+        fill_slab(block, at, n, axis, i, halo + 1, one, one - one)
 
 
 @device

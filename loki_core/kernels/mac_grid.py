@@ -226,7 +226,7 @@ def add_fluxes(velocity, solid, has_solids, fraction, sign, face, cell, count, o
 
 @device
 def face_weight(fraction, mobility, has_mobility, b, a, i, j, k):
-    """w m of a stored face."""
+    """Open fraction times mobility of a stored face."""
     share = mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
     return fraction[b, a, i, j, k] * share
 

@@ -224,7 +224,8 @@ def count_rows_of_bucket(
                     if is_unknown(fraction, b, a, i, j, k):
                         entries, _ = viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
-                            side_velocity, solid_slips, kappa, b, a, i, j, k, nothing, no_data, 0, 0,
+                            side_velocity, solid_slips, kappa, b, a, i, j, k, nothing, no_data, 0,
+                            0,
                         )  # fmt: skip
                         counts[row] = entries
                         # Inside the gas a row has its diagonal, 6 faces of its own component and

@@ -97,13 +97,15 @@ class FluidSolve:
     def __init__(self) -> None:
         self._solver: Solver | None = None
 
-    def prepare(self, system: SparseSystem, name: str, *, reuse: str | None = None) -> None:
-        """Take a new matrix; `reuse` says what of the last one still holds. Collective."""
+    def prepare(self, system: SparseSystem, name: str) -> None:
+        """Take a new matrix. Collective.
+
+        Nothing of the last one is kept, so that a resumed run does the same to the last bit.
+        """
         self.system = system
-        fitting = choose_solver(system, name)
-        if self._solver is None or type(fitting) is not type(self._solver):
-            self._solver, reuse = fitting, None
-        self._solver.prepare(system, reuse)
+        self._solver = None  # frees the memory of the one before
+        self._solver = choose_solver(system, name)
+        self._solver.prepare(system)
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
         """Improve x; another solver takes over where this one fails. Collective.

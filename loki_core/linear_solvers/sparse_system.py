@@ -140,7 +140,7 @@ class SparseSystem:
         self.null_space = list(null_space)
         self.near_null_space = near_null_space
         indices = np.ascontiguousarray(indices, dtype=np.int32)
-        data = _without_loss(np.ascontiguousarray(data))
+        data = _without_loss(np.ascontiguousarray(data), comm)
         self.matrix = SlicedMatrix.from_csr(np.ascontiguousarray(indptr), indices, data)
         self.halo = Halo(comm, self.size, ghost_rows)
         self.total_size = self.halo.total
@@ -195,16 +195,19 @@ class SparseSystem:
         return self.total_of(self._partial)
 
 
-def _without_loss(data: Array) -> Array:
-    """The data in float32 where every value survives that, as the weights 1 and 6 of a box do."""
-    if data.dtype == np.float32:
-        return data
-    for first in range(0, len(data), 1 << 20):  # the first part mostly decides
-        part = data[first : first + (1 << 20)]
-        with np.errstate(over="ignore"):
-            if np.any(part.astype(np.float32) != part):
-                return data
-    return data.astype(np.float32)
+def _without_loss(data: Array, comm: Communicator) -> Array:
+    """The data in float32 where every value of every rank survives that, as 1 and 6 do."""
+    loses = False
+    if data.dtype != np.float32:
+        for first in range(0, len(data), 1 << 20):  # the first part mostly decides
+            part = data[first : first + (1 << 20)]
+            with np.errstate(over="ignore"):
+                loses = bool(np.any(part.astype(np.float32) != part))
+            if loses:
+                break
+    if comm.any(loses):
+        return data.astype(np.float64, copy=False)
+    return data.astype(np.float32, copy=False)
 
 
 def _complaint(indptr: Array, indices: Array, data: Array, columns: int, kind: str) -> str | None:

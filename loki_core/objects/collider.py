@@ -125,6 +125,7 @@ class ColliderField(Object):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._version = 0
         scope, settings = self.scope, self.scope.settings
         now = self.behavior.at(
             0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
@@ -168,7 +169,7 @@ class ColliderField(Object):
     @property
     def version(self) -> int:
         """Changes whenever the field does."""
-        return self.volume.layout_version
+        return self._version
 
     @property
     def slip(self) -> str:
@@ -238,6 +239,7 @@ class ColliderField(Object):
             holder.layout_version for item in self.targets for holder in item.data.values()
         )
         if not self._is_built(wanted):
+            self._version += 1
             self.field.thickness, self.field.surface_offset = shape
             self.field.build(
                 pose.triangles,
@@ -247,6 +249,7 @@ class ColliderField(Object):
                 within=self._buckets_of_targets(),
             )
         elif self.scope.domain.comm.any(around != self._around):
+            self._version += 1
             self.field.move_within(self._buckets_of_targets())
         self._built, self._around = wanted, around
 

@@ -1,8 +1,8 @@
 """The Grid Domain of a Solver Setup: where it lies, and how large its Buckets are.
 
-The Bucket size is the setting's; or 8 of the smallest voxels, where there are any; or the largest of
-the other Behaviors' hints. A periodic axis is a whole number of Buckets, so Buckets may there be of
-4 or 2 voxels. The origin lies near the inputs, so that positions keep their digits.
+The Bucket size is the setting's; or 8 of the smallest voxels, where there are any; or the largest
+of the other Behaviors' hints. A periodic axis is a whole number of Buckets, so Buckets may there be
+of 4 or 16 voxels. The origin lies near the inputs, so that positions keep their digits.
 """
 
 from __future__ import annotations
@@ -71,17 +71,17 @@ def _automatic_bucket_size(
 
 def _whole_voxels(lengths: list[float], voxel: float) -> float:
     """Bucket of 8 voxels, or of the next number of which periodic axes are whole multiples."""
-    for count in (8, 4, 16, 2, 32, 1):
+    for count in (8, 4, 16, 32):
         rests = [length / (count * voxel) for length in lengths]
         if all(abs(rest - round(rest)) < 1e-6 and round(rest) >= 1 for rest in rests):
             return lengths[0] / round(rests[0]) if lengths else count * voxel
-    length = next(
-        length for length in lengths if abs(length / voxel - round(length / voxel)) > 1e-6
+    counts = [max(1, round(length / (4.0 * voxel))) for length in lengths]
+    sizes = ", ".join(
+        f"{length / (4 * count):.9g} m" for length, count in zip(lengths, counts, strict=True)
     )
-    count = max(1, round(length / voxel))
     raise SetupError(
-        f"voxels of {voxel:.9g} m do not divide the periodic axis of {length:.9g} m; "
-        f"nearest sizes: {length / (count + 1):.9g} m, {length / count:.9g} m"
+        f"periodic axes of {lengths} m are no whole number of Buckets of 4 voxels of "
+        f"{voxel:.9g} m; nearest voxel sizes: {sizes}"
     )
 
 
