@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def run_on_ranks(
-    script: Path, ranks: int, *arguments: object, timeout: float = 240.0, check: bool = True
+    script: Path, ranks: int, *arguments: object, timeout: float = 800.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run `script arguments...` with the interpreter of the tests; one rank runs without MPI."""
     command = [sys.executable, str(script), *map(str, arguments)]

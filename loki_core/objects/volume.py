@@ -59,6 +59,7 @@ Array = NDArray[Any]
 
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 LIMITERS = ("none", "clamp", "revert")
+SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
 OWN_CHANNELS = (
     "velocity",
@@ -197,9 +198,10 @@ class Volume(Object):
     def _resolution(self) -> int:
         domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
         count = domain.bucket_size / wanted
-        resolution = min(RESOLUTIONS, key=lambda r: abs(r / count - 1.0))
+        allowed = [r for r in RESOLUTIONS if r >= SMALLEST_RESOLUTION]
+        resolution = min(allowed, key=lambda r: abs(r / count - 1.0))
         if abs(resolution / count - 1.0) > 1e-6:
-            sizes = ", ".join(f"{domain.bucket_size / r:.9g} m" for r in RESOLUTIONS)
+            sizes = ", ".join(f"{domain.bucket_size / r:.9g} m" for r in allowed)
             raise SetupError(
                 f"{self.path}.voxel_size = {wanted:.9g} m does not divide the Bucket of "
                 f"{domain.bucket_size:.9g} m; allowed: {sizes}"

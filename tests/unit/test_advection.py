@@ -11,6 +11,8 @@ from loki_core.errors import SetupError
 from loki_core.objects.advection import advect
 from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, SLIP, Surroundings
 
+pytestmark = pytest.mark.compiles
+
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 PERIODIC = [BoundaryCondition("periodic")] * 6
 

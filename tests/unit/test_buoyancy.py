@@ -10,6 +10,8 @@ from loki_core.forces.buoyancy import BuoyancyForce
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 AMBIENT, RHO = 293.15, 1.204
 
 

@@ -25,6 +25,8 @@ from tests.mpi.scripts.collider_scene import (
     make_solver,
 )
 
+pytestmark = pytest.mark.compiles
+
 
 @pytest.fixture
 def air():

@@ -14,6 +14,8 @@ from loki_core.kernels.solid_fractions import open_area
 from loki_core.objects.collider import add_solids
 from loki_core.objects.signed_distance import narrow_band
 
+pytestmark = pytest.mark.compiles
+
 
 def air(domain, first, last, resolution=8):
     """A volume of Buckets [first, last) along each axis, all open and at rest."""

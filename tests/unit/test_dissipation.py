@@ -11,6 +11,8 @@ from loki_core.operators.dissipation import DissipationOperator
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 
 def test_channels_decay_exponentially_to_their_background_for_any_step():
     ends = []

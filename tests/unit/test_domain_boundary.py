@@ -16,6 +16,8 @@ from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 H = 0.125
 
 

@@ -12,6 +12,8 @@ from loki_core.operators.guide import GuideOperator
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 H, N = 0.2, 16  # voxels of the stream: another size than the volume's 0.125 m
 ORIGIN = np.array([-0.55, -0.55, -0.55])
 

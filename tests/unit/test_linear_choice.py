@@ -13,6 +13,8 @@ from loki_core.linear_solvers.direct import Direct
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from tests.unit.linear_systems import box, poisson, random_spd, system
 
+pytestmark = pytest.mark.compiles
+
 
 def rhs(count):
     return np.random.default_rng(1).standard_normal(count)

@@ -13,6 +13,8 @@ from loki_core.linear_solvers.predictor_corrector_lcp import PredictorCorrectorL
 from loki_core.linear_solvers.projected_gauss_seidel import ProjectedGaussSeidel
 from tests.unit.linear_systems import dam_break, random_spd, system
 
+pytestmark = pytest.mark.compiles
+
 SOLVERS = [ProjectedGaussSeidel, PredictorCorrectorLcp]
 
 

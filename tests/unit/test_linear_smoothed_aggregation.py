@@ -12,6 +12,8 @@ from loki_core.kernels.jit import set_thread_count, thread_count
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from tests.unit.linear_systems import box, box_with_holes, poisson, random_spd, system
 
+pytestmark = pytest.mark.compiles
+
 
 def solve(found, b, x=None, **options):
     solver = SmoothedAggregation()

@@ -17,6 +17,8 @@ from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 H = 0.125
 TOLERANCE = 1.0e-9
 

@@ -14,6 +14,8 @@ from loki_core.errors import InputError, SetupError
 from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.objects.signed_distance import Triangles, narrow_band
 
+pytestmark = pytest.mark.compiles
+
 VOXELS = np.stack(np.meshgrid(*[np.arange(8)] * 3, indexing="ij"))
 
 

@@ -12,6 +12,8 @@ from loki_core.kernels.random import random_key
 from loki_core.operators.turbulence import TurbulenceForce
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 
 def acceleration(one, **step):
     return one.forces(**step) / one.item.face_mass

@@ -14,6 +14,8 @@ from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 from tests.unit.test_pressure import H, ball, stir
 
+pytestmark = pytest.mark.compiles
+
 DENSITY = 1.204
 DT = 0.01
 

@@ -30,6 +30,8 @@ from loki_core.setup_document import read_setup, write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from tests.unit.test_pressure import ball
 
+pytestmark = pytest.mark.compiles
+
 H = 0.125
 
 

@@ -20,6 +20,8 @@ from tests.skeleton.volume_scene import VolumeScene
 from tests.unit.test_pressure import ball, block
 from tests.unit.test_volume import H, cube
 
+pytestmark = pytest.mark.compiles
+
 
 def box(emission, source, *, air=None, **options):
     """16^3 voxels of still air with one source."""

@@ -10,6 +10,8 @@ from loki_core.operators.volume_expression import VolumeExpression
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 
 def scene(text, *, stage="PRE_SOLVE", new_channels=(), values=None, **options):
     behavior = VolumeExpression(

@@ -16,6 +16,8 @@ from loki_core.errors import InputError
 from loki_core.kernels import ray_march, ray_surfaces
 from loki_core.kernels.jit import set_thread_count, thread_count
 
+pytestmark = pytest.mark.compiles
+
 SIZE = (48, 40)
 BOUNDS = np.array([[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]])
 FRONT = View(  # looks along -z at the middle of the unit cube

@@ -17,6 +17,8 @@ from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 
+pytestmark = pytest.mark.compiles
+
 VISCOSITY = 1.0
 GAP = 1.0
 

@@ -17,6 +17,8 @@ from loki_core.operators.vorticity_confinement import EVEN, VorticityConfinement
 from tests.ranks import results_on_ranks
 from tests.skeleton.volume_scene import VolumeScene
 
+pytestmark = pytest.mark.compiles
+
 RHO = 1.204
 
 
