@@ -31,6 +31,7 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
+from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.mac_grid import (
     apply_forces,
     bucket_deviation,
@@ -59,6 +60,7 @@ Array = NDArray[Any]
 
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 LIMITERS = ("none", "clamp", "revert")
+TRIM_EVERY = 8  # substeps after which Buckets that hold nothing are dropped
 SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
 OWN_CHANNELS = (
@@ -304,17 +306,21 @@ class Volume(Object):
                     sample_into(self.volume, name, stream, label=label)
 
     def _wanted(self, stream: Voxels | None = None) -> NDArray[np.int32]:
-        """Buckets that the volume should track now; any rank may name any."""
-        domain = self.scope.domain
+        """Buckets that the volume should start with; any rank may name any."""
         if self.behavior.region == "box":
-            return whole_box(domain, self.path)
+            return whole_box(self.scope.domain, self.path)
+        return padded(self.scope.domain, self._needed(stream), int(self.settings.padding))
+
+    def _needed(self, stream: Voxels | None = None) -> NDArray[np.int32]:
+        """Buckets with something in them, or about to have it."""
+        domain = self.scope.domain
         parts = [self._occupied(), *self._around()]
         parts += [emission.wanted_buckets() for emission in self.emissions]
         if stream is not None:
             edge = stream.voxel_size * stream.block_resolution
             corners = stream.origin + stream.coords * edge
             parts += [around_box(domain, c, c + 0.999999 * edge, self.path) for c in corners]
-        return padded(domain, np.concatenate(parts), int(self.settings.padding))
+        return np.concatenate(parts)
 
     def _occupied(self) -> NDArray[np.int32]:
         buckets = self.volume.buckets
@@ -344,7 +350,15 @@ class Volume(Object):
     def adapt(self, access: Access, step: Step) -> None:
         """Create Buckets where they are needed and drop those that hold nothing."""
         if self.behavior.region == "sparse":
-            self.volume.set_buckets(self._wanted())
+            layers, domain = int(self.settings.padding), self.scope.domain
+            needed = self._needed()
+            # Layers are made anew where all but one are used up, so that Buckets, and with them
+            # the matrices, stay for several steps; now and then those that hold nothing go.
+            least = pack_buckets(padded(domain, needed, max(1, layers - 1)))
+            tracked = pack_buckets(self.volume.buckets.all_coords)
+            lacks = domain.comm.any(not np.isin(least, tracked).all())
+            if lacks or step.substep % TRIM_EVERY == 0:
+                self.volume.set_buckets(padded(domain, needed, layers))
 
     @task(
         Stage.UPDATE_BOUNDARIES,
