@@ -19,6 +19,7 @@ STEPS = 628
 RESOLUTIONS = (100, 200)
 #: Scheme, limiter and the row of the calibration that it claims; the first is the default.
 SCHEMES = (
+    ("cubic", "conserve", "SL-cubic-clamped"),
     ("cubic", "clamp", "SL-cubic-clamped"),
     ("cubic", "none", "SL-cubic"),
     ("semi_lagrangian", "none", "SL-linear"),

@@ -30,7 +30,7 @@ from loki_core.kernels.bucket_block import fill_outside, follow_inner_face, gath
 from loki_core.kernels.jit import device, parallel_kernel, prange
 
 SAMPLE, MACCORMACK, BFECC, LIMITED = 0, 1, 2, 3
-NO_LIMIT, CLAMPED, REVERTED = 0, 1, 2
+NO_LIMIT, CLAMPED, REVERTED, CONSERVED = 0, 1, 2, 3
 CELL = 3
 #: Note of a trace that left its block.
 ESCAPED = 65535
@@ -479,6 +479,9 @@ def write_row(action, limiter, half, count, values, limits, plain, phi, hat, out
     else:
         for k in range(count):
             out[at + k] = limit_value(values[k], limits[k], limits[k + two], plain[k], limiter)
+        if limiter == CONSERVED:  # what was cut off is handed on afterwards
+            for k in range(count):
+                hat[at + k] = values[k] - out[at + k]
 
 
 @device

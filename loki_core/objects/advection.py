@@ -6,7 +6,8 @@
     bfecc             phi' = A(phi + (phi - A^-1 A phi) / 2)              (Dupont & Liu 2003)
 
 Limiters keep a result between the eight voxels around the end of its trace: "clamp" brings it back
-to the nearest bound, "revert" takes the semi-Lagrangian value instead. Nearly all traces stay in
+to the nearest bound, "revert" takes the semi-Lagrangian value instead, "conserve" (cubic only)
+hands what "clamp" cuts off on to neighbours that have room for it. Nearly all traces stay in
 the block around their Bucket (kernels.advection); the others are asked of the rank that owns the
 Bucket where they end (the Loki paper, 7.4), by the same kernel whether that is this rank or
 another, so that results do not depend on the number of ranks.
@@ -24,19 +25,28 @@ from numpy.typing import NDArray
 from loki_core.data.discrete_volume import DiscreteVolume, VolumeChannel
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels import advection as kernels
-from loki_core.kernels.advection import BFECC, CELL, LIMITED, MACCORMACK, NO_LIMIT, SAMPLE
+from loki_core.kernels.advection import (
+    BFECC,
+    CELL,
+    CONSERVED,
+    LIMITED,
+    MACCORMACK,
+    NO_LIMIT,
+    SAMPLE,
+)
 from loki_core.kernels.advection_long import (
     count_escaped,
     find_anchors,
     list_escaped,
     sample_points,
 )
+from loki_core.kernels.excess import excess_to_rates, hand_on
 from loki_core.objects.surroundings import Surroundings
 
 Array = NDArray[Any]
 
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
-LIMITERS = ("none", "clamp", "revert")
+LIMITERS = ("none", "clamp", "revert", "conserve")
 BACKWARDS, FORWARDS = -1.0, 1.0
 
 #: Components advected together: they share their traces, and scratch memory bounds their number.
@@ -95,6 +105,13 @@ def _check(
     for word, value, known in (("scheme", scheme, SCHEMES), ("limiter", limiter, LIMITERS)):
         if value not in known:
             raise SetupError(f'{place} {word} "{value}" is unknown{did_you_mean(value, known)}')
+    if limiter == "conserve" and (
+        scheme != "cubic" or any(volume.channel(name).location == "face" for name in names)
+    ):
+        raise SetupError(
+            f'{place}: the limiter "conserve" is for cell channels with the scheme "cubic"; '
+            f'for "{scheme}" use "clamp"'
+        )
     if trace_order not in (1, 2, 3):
         raise SetupError(f"{place} trace_order = {trace_order} is none of 1, 2, 3")
     carrier = volume.channel(velocity)
@@ -209,9 +226,15 @@ class _Advector:
         stencils = np.empty(shape, np.uint16) if limiter != NO_LIMIT else nothing
         if scheme in ("semi_lagrangian", "cubic"):
             action = SAMPLE if limiter == NO_LIMIT else LIMITED
+            hat = phi
+            if limiter == CONSERVED:
+                hat = other.values
+                hat[:] = 0.0
             self._pass(
-                phi, phi, phi, first.values, BACKWARDS, action, limiter, stencils, self.cubic
+                phi, phi, hat, first.values, BACKWARDS, action, limiter, stencils, self.cubic
             )  # fmt: skip
+            if limiter == CONSERVED:
+                return self._hand_on_excess(first, other)
             return first.values
         hat = first.values
         self._pass(phi, phi, phi, hat, BACKWARDS, SAMPLE, NO_LIMIT, stencils)
@@ -223,6 +246,17 @@ class _Advector:
         self._refresh(other.name)
         self._pass(other.values, phi, hat, hat, BACKWARDS, LIMITED, limiter, stencils)
         return hat
+
+    def _hand_on_excess(self, limited: VolumeChannel, excess: VolumeChannel) -> Array:
+        """Give what the limiter cut off to neighbours; returns the result. Collective."""
+        neighbours = self.buckets.neighbours
+        self._refresh(limited.name)
+        excess_to_rates(limited.values, neighbours, excess.values)
+        self.volume.mark_written(excess.name)
+        self._refresh(excess.name)
+        result = np.empty_like(limited.values)
+        hand_on(limited.values, excess.values, neighbours, result)
+        return result
 
     def _pass(
         self,

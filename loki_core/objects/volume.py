@@ -59,7 +59,7 @@ from loki_core.pipeline.task import Step, task
 Array = NDArray[Any]
 
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
-LIMITERS = ("none", "clamp", "revert")
+LIMITERS = ("none", "clamp", "revert", "conserve")
 TRIM_EVERY = 8  # substeps after which Buckets that hold nothing are dropped
 SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
@@ -119,13 +119,15 @@ class VolumeObject(Behavior, kind="object"):
         doc="How the velocity is carried along; none keeps a given flow.",
     )
     velocity_limiter: str = parameter(
-        "revert", choices=LIMITERS, doc="What keeps the velocity within what was there."
+        "revert", choices=LIMITERS[:-1], doc="What keeps the velocity within what was there."
     )
     channel_scheme: str = parameter(
         "cubic", choices=SCHEMES, doc="How the materials are carried along."
     )
     channel_limiter: str = parameter(
-        "clamp", choices=LIMITERS, doc="What keeps materials within what was there."
+        "conserve",
+        choices=LIMITERS,
+        doc="What keeps materials within what was there; conserve is for the scheme cubic.",
     )
     midpoint_pressure: bool = parameter(
         True, doc="Let pressure act at both ends of a trace, not at its end alone: second order."
@@ -140,7 +142,12 @@ class VolumeObject(Behavior, kind="object"):
     )
 
     def validate(self, place: str) -> None:
-        """Check the form of `channels`."""
+        """Check the form of `channels`, and that scheme and limiter suit each other."""
+        if self.channel_limiter == "conserve" and self.channel_scheme != "cubic":
+            raise SetupError(
+                f'{place}.channel_limiter = "conserve" is for channel_scheme = "cubic"; '
+                f'with "{self.channel_scheme}" use "clamp", "revert" or "none"'
+            )
         for text in self.channels:
             name, _, background = text.partition(":")
             if not name.isidentifier() or name in OWN_CHANNELS:
