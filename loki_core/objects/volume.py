@@ -364,7 +364,8 @@ class Volume(Object):
             least = pack_buckets(padded(domain, needed, max(1, layers - 1)))
             tracked = pack_buckets(self.volume.buckets.all_coords)
             lacks = domain.comm.any(not np.isin(least, tracked).all())
-            if lacks or step.substep % TRIM_EVERY == 0:
+            is_empty = not domain.comm.any(len(needed) > 0)
+            if lacks or is_empty or step.substep % TRIM_EVERY == 0:
                 self.volume.set_buckets(padded(domain, needed, layers))
 
     @task(
