@@ -16,9 +16,9 @@ demo: $(VENV)/.installed
 	$(BIN)/wtloki preview output/fountain --output output/fountain.png
 	@echo "The picture is output/fountain.png"
 
-# Compiling kernels keeps one core busy: the two runs of the tests share two.
+# Compiling kernels keeps one core busy, so two jobs share two: `unit`, and `numpy1` with `mpi` after it.
 test: lint types
-	$(MAKE) --jobs=2 --output-sync=target unit numpy1
+	$(MAKE) --jobs=2 --output-sync=target unit mpi
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -28,7 +28,10 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow"
+	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi
+
+mpi: $(VENV)/.installed-dev | numpy1
+	$(BIN)/python -m pytest -m "not slow" tests/mpi
 
 # The core once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
