@@ -70,6 +70,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
         self._pushed = 0.0  # part of the step for which the pressure has acted already
+        self._pushing: Array | None = None  # that pressure, where Newton iterations change it
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
@@ -85,18 +86,21 @@ class PressureAction(Action, behavior=PressureMaterial):
     def solve(self, access: Access, step: Step) -> None:
         """Make the velocity free of divergence."""
         volume, scale = self.target.volume, self._pressure_scale(step.dt)
-        before = volume.local("pressure").astype(np.float64).reshape(-1) / scale
-        pushed, self._pushed = self._pushed, 0.0
+        pushing = volume.local("pressure") if self._pushing is None else self._pushing
+        before = pushing.astype(np.float64).reshape(-1) / scale
         # What the pressure has already done before the velocity was carried along is not missing.
-        q = (1.0 - pushed) * before
-        q = self.project(step.dt, q)
+        q = self.project(step.dt, (1.0 - self._pushed) * before)
         kind = volume.local("kind").reshape(-1)
-        total = np.where(kind == FLUID, q + pushed * before, 0.0) * scale
+        total = np.where(kind == FLUID, q + self._pushed * before, 0.0) * scale
         volume.local("pressure")[:] = total.reshape(volume.local("pressure").shape)
         volume.mark_written("pressure")
         assert self.report is not None
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
+
+    def begin_step(self) -> None:
+        """Forget how long the pressure pushed in the step before."""
+        self._pushed, self._pushing = 0.0, None
 
     def push(self, dt: float) -> None:
         """Let the present pressure act on the target's velocity for a time dt [s]. Collective.
@@ -107,6 +111,8 @@ class PressureAction(Action, behavior=PressureMaterial):
         """
         volume, target = self.target.volume, self.target
         density = float(target.settings.density)
+        if target.keeps_start and self._pushing is None:
+            self._pushing = volume.local("pressure").copy()
         q = volume.local("pressure") * (dt / (density * float(target.voxel_size)))
         self._subtract_gradient(q.reshape(-1), None)
         self._pushed += 0.5

@@ -475,6 +475,8 @@ class Volume(Object):
     def advect_momentum(self, access: Access, step: Step) -> None:
         """Carry the velocity along itself."""
         settings, volume = self.settings, self.volume
+        if self.projector is not None:
+            self.projector.begin_step()
         if settings.velocity_scheme == "none":
             self._keep_start()
             return
