@@ -359,7 +359,7 @@ def test_a_single_periodic_voxel_is_refused_with_a_reason():
         boundary_lower=("periodic",) * 3,
         boundary_upper=("periodic",) * 3,
     )
-    with pytest.raises(SetupError, match="voxels per Bucket edge"):
+    with pytest.raises(SetupError, match="no whole number of Buckets of 4 voxels"):
         Solver(setup).run(1)
 
 
