@@ -61,13 +61,13 @@ def build(voxel_size: float = 0.04, wind: float = 2.0) -> tuple[SolverSetup, dic
 
 
 def threads(voxel_size: float, count: int = 7) -> Voxels:
-    """Return a grid of small smoking cubes across the inlet."""
+    """Return a row of small smoking cubes across the inlet, level with the ball's middle."""
     voxels = round(WIDTH / voxel_size)
     density = np.zeros((8, voxels, voxels), np.float32)
     places = np.round((np.arange(count) + 1.0) * voxels / (count + 1)).astype(int)
+    middle = voxels // 2
     for j in places:
-        for k in places:
-            density[3:5, j - 1 : j + 1, k - 1 : k + 1] = 1.0
+        density[3:5, j - 1 : j + 1, middle - 1 : middle + 1] = 1.0
     return Voxels.from_dense(density, (0.0, 0.0, 0.0), voxel_size)
 
 
