@@ -100,7 +100,7 @@ class Node(Declaration):
 
         Parameters are plain numbers here: keyframes were evaluated before.
         """
-        raise NotImplementedError(type(self).__name__)
+        raise GraphError(f"{type(self).__name__} is a Node and must define evaluate(...)")
 
     @classmethod
     def documentation(cls) -> str:

@@ -234,7 +234,9 @@ class Mesh:
         return None
 
     def _reordered_topology(self, order: npt.NDArray[np.int64]) -> dict[str, Array]:
-        raise NotImplementedError(self.type_name)
+        raise InputError(
+            f"{type(self).__name__} has an orientation and must define _reordered_topology(...)"
+        )
 
     @classmethod
     def _merged_topology(cls, meshes: Sequence[Self], starts: Sequence[int]) -> dict[str, Array]:

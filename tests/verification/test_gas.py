@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -224,7 +226,8 @@ def test_newton_iterations_do_not_repeat_forces():
 
 
 # Needs lower and upper open sides to be alike in every pass of the advection.
-def test_a_plume_from_a_symmetric_source_stays_symmetric():
+@functools.cache
+def symmetric_plume():
     density = np.zeros((16, 16, 16))
     density[5:11, 2:6, 5:11] = 1.0
     source = Voxels.from_dense(density, (0.0, 0.0, 0.0), 0.125)
@@ -241,7 +244,11 @@ def test_a_plume_from_a_symmetric_source_stays_symmetric():
     )
     solver = Solver(setup, {"source": source})
     solver.run(10)
-    smoke = solver.outputs()["air"]
+    return solver.outputs()["air"]
+
+
+def test_a_plume_from_a_symmetric_source_stays_symmetric():
+    smoke = symmetric_plume()
     for name in ("density", "temperature"):
         field = smoke.to_dense(name)[0]
         scale = np.abs(field).max()
@@ -261,3 +268,13 @@ def test_a_plume_from_a_symmetric_source_stays_symmetric():
         up = u[1, near[0], :, near[1]]
         np.testing.assert_allclose(up, up[::-1], atol=tolerance)
         np.testing.assert_allclose(up, up.transpose(2, 1, 0), atol=tolerance)
+
+
+@pytest.mark.xfail(strict=True, reason="edges of open sides: MacCormack is 1e-6 m/s off there")
+def test_the_velocity_of_a_symmetric_plume_is_symmetric_to_round_off():
+    u = symmetric_plume().to_dense("velocity")
+    np.testing.assert_allclose(u[1], u[1, ::-1], atol=1e-9)
+    # Lower faces: those at x = 0 have their mirror image beyond the last stored ones.
+    np.testing.assert_allclose(u[0, 1:], -u[0, :0:-1], atol=1e-9)
+    np.testing.assert_allclose(u[2, :, :, 1:], -u[2, :, :, :0:-1], atol=1e-9)
+    np.testing.assert_allclose(u[0], u[2].transpose(2, 1, 0), atol=1e-9)
