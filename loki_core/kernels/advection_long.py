@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.advection import bounds, tricubic, trilinear
+from loki_core.kernels.block_samples import bounds, tricubic, trilinear
 from loki_core.kernels.bucket_block import CLAMP, MIRROR, NOTHING
 from loki_core.kernels.bucket_hash import bucket_slot, find_bucket, pack_bucket
 from loki_core.kernels.jit import device, kernel, parallel_kernel, prange

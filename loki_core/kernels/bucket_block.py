@@ -18,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.jit import device
+from loki_core.kernels.rows import LANES, joined, load, store
 
 #: Rules for what lies outside a side of the box.
 NOTHING, MIRROR, CLAMP = 0, 1, 2
@@ -58,6 +59,11 @@ def gather_block(values, first, entries, r, halo, n, background, is_face, block,
                 near += last * r
             along_x = r * r if dx == 1 else zero
             along_y = r if dy == 1 else zero
+            narrow = halo == np.uint64(2) or halo == np.uint64(3)
+            if r == np.uint64(LANES) and narrow and min(low, middle, high) >= 0:
+                starts = low_at - (r - halo) + row, mid_at + row, high_at + row
+                copy_rows(values, starts, x_count, y_count, halo, block, q, n)
+                continue
             if low >= 0:
                 copy_box(values, low_at + row, x_count, y_count, halo, r, block, q, n)
             else:
@@ -84,22 +90,33 @@ def gather_block(values, first, entries, r, halo, n, background, is_face, block,
 
 
 @device
+def copy_rows(values, starts, x_count, y_count, halo, block, q, n):
+    """Copy whole rows of a block, from three Buckets of eight voxels an edge that lie along z."""
+    eight = np.uint64(LANES)
+    low_at, mid_at, high_at = starts
+    for i in range(x_count):
+        for j in range(y_count):
+            a = (i * eight + j) * eight
+            b = q + (i * n + j) * n
+            low, middle = load(values, low_at + a), load(values, mid_at + a)
+            high = load(values, high_at + a)
+            if halo == np.uint64(2):
+                store(block, b, joined(low, middle, 2))
+                store(block, b + np.uint64(4), joined(middle, high, 6))
+            else:
+                store(block, b, joined(low, middle, 3))
+                store(block, b + np.uint64(6), joined(middle, high, 5))
+
+
+@device
 def copy_box(values, p, x_count, y_count, z_count, r, block, q, n):
-    """Copy a box of voxels from a Bucket to a block; rows of 8 and of 2 have their own loops."""
-    one = np.uint64(1)
+    """Copy a box of voxels from a Bucket to a block."""
     for i in range(x_count):
         for j in range(y_count):
             a = p + (i * r + j) * r
             b = q + (i * n + j) * n
-            if z_count == np.uint64(8):
-                for k in range(np.uint64(8)):
-                    block[b + k] = values[a + k]
-            elif z_count == np.uint64(2):
-                block[b] = values[a]
-                block[b + one] = values[a + one]
-            else:
-                for k in range(z_count):
-                    block[b + k] = values[a + k]
+            for k in range(z_count):
+                block[b + k] = values[a + k]
 
 
 @device

@@ -1,10 +1,11 @@
-"""The coarse matrix of smoothed aggregation, row by row and without a stored prolongator.
+"""The coarse matrix of smoothed aggregation, row by row, from the prolongator's rows.
 
     A_c = P' A P,    P = S P0,    S = I - omega D^-1 A,    P0 = indicators of the aggregates
 
-For a symmetric A the row of aggregate c is P0' S' A S 1_c: three products with a vector of few
-entries, in small hash tables that stay in the cache, the last one summed by aggregates. Nothing of
-the fine size is stored. Rows of neighbouring ranks come in a second, extra matrix.
+For a symmetric A the row of aggregate c is (A p)' P, p = S 1_c the column of c: two products with a
+vector of few entries, in small hash tables that stay in the cache, then one with the rows of P.
+These are made first and thrown away afterwards; nothing else of the fine size is stored. Rows of
+neighbouring ranks come in a second, extra matrix.
 """
 
 from __future__ import annotations
@@ -71,44 +72,101 @@ def spread(
 
 
 @device
-def collapse_row(slices, columns, values, row, factor, aggregate, keys, sums, used, count):
-    """Add factor times a row, its columns taken to their aggregates; return the entries."""
-    last, total = -1, 0.0
+def count_prolongator_row(slices, columns, values, row, own, aggregate, seen):
+    """Number of aggregates that a row of P reaches; lists them in `seen`."""
+    count = 0
+    if own >= 0:
+        seen[0] = own
+        count = 1
     for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
-        value = np.float64(values[e])
-        if value != 0.0:
-            a = aggregate[columns[e]]
-            if a != last:  # neighbours mostly share an aggregate: one search for all
-                if last >= 0:
-                    count = add_entry(keys, sums, used, count, last, total)
-                last, total = a, 0.0
-            total += factor * value
-    if last >= 0:
-        count = add_entry(keys, sums, used, count, last, total)
+        a = aggregate[columns[e]]
+        if a >= 0 and values[e] != 0.0:
+            place = 0
+            while place < count and seen[place] != a:
+                place += 1
+            if place == count:
+                seen[place] = a
+                count += 1
     return count
 
 
-@device
-def collapse(
-    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-    omega, aggregate, keys, sums, used, count, out_keys, out_sums, out_used,
+@parallel_kernel
+def prolongator_lengths(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, aggregate, longest,
+    lengths,
 ):  # fmt: skip
-    """Write w - omega A D^-1 w, summed by aggregates, to the empty out table; return its count."""
+    """Number of entries of each row of P, own rows first, then extra ones.
+
+    Args: longest: entries of the longest row of A, and one more; lengths int32, out.
+    """
+    count = lengths.shape[0]
+    for block in prange((count + 4095) // 4096):
+        seen = np.empty(longest, dtype=np.int32)
+        for i in range(4096 * block, min(4096 * block + 4096, count)):
+            if i < rows:
+                lengths[i] = count_prolongator_row(
+                    slices, columns, values, i, aggregate[i], aggregate, seen
+                )
+            else:
+                lengths[i] = count_prolongator_row(
+                    extra_slices, extra_columns, extra_values, i - rows, aggregate[i], aggregate,
+                    seen,
+                )  # fmt: skip
+
+
+@device
+def fill_prolongator_row(
+    slices, columns, values, row, own, factor, aggregate, begin, p_columns, p_values
+):
+    """Write a row of P = P0 - omega D^-1 A P0 from `begin` on."""
+    end = begin
+    if own >= 0:
+        p_columns[begin] = own
+        p_values[begin] = 1.0
+        end += 1
+    for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
+        a = aggregate[columns[e]]
+        value = np.float64(values[e])
+        if a >= 0 and value != 0.0:
+            place = begin
+            while place < end and p_columns[place] != a:
+                place += 1
+            if place == end:
+                p_columns[place] = a
+                p_values[place] = 0.0
+                end += 1
+            p_values[place] -= factor * value
+
+
+@parallel_kernel
+def prolongator_rows(
+    slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
+    omega, aggregate, p_starts, p_columns, p_values,
+):  # fmt: skip
+    """Write the rows of P, own rows first, then extra ones."""
+    for i in prange(p_starts.shape[0] - 1):
+        factor = omega * inverse_diagonal[i]
+        if i < rows:
+            fill_prolongator_row(
+                slices, columns, values, i, aggregate[i], factor, aggregate, p_starts[i],
+                p_columns, p_values,
+            )  # fmt: skip
+        else:
+            fill_prolongator_row(
+                extra_slices, extra_columns, extra_values, i - rows, aggregate[i], factor,
+                aggregate, p_starts[i], p_columns, p_values,
+            )  # fmt: skip
+
+
+@device
+def collapse(p_starts, p_columns, p_values, keys, sums, used, count, out_keys, out_sums, out_used):
+    """Write w' P to the empty out table; return its count."""
     made = 0
     for t in range(count):
         key, value = keys[used[t]], sums[used[t]]
-        a = aggregate[key]
-        if a >= 0:
-            made = add_entry(out_keys, out_sums, out_used, made, a, value)
-        factor = -omega * inverse_diagonal[key] * value
-        if key < rows:
-            made = collapse_row(
-                slices, columns, values, key, factor, aggregate, out_keys, out_sums, out_used, made
-            )
-        else:
-            made = collapse_row(
-                extra_slices, extra_columns, extra_values, key - rows, factor, aggregate, out_keys,
-                out_sums, out_used, made,
+        for e in range(p_starts[key], p_starts[key + 1]):
+            made = add_entry(
+                out_keys, out_sums, out_used, made, p_columns[e], value * p_values[e]
             )  # fmt: skip
     return made
 
@@ -116,16 +174,19 @@ def collapse(
 @device
 def coarse_row(
     slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-    omega, aggregate, starts, members, c, keys, sums, used, keys2, sums2, used2, width, out_columns,
-    out_values,
+    omega, p_starts, p_columns, p_values, starts, members, c, keys, sums, used, keys2, sums2, used2,
+    width, place_of_row, out_columns, out_values,
 ):  # fmt: skip
     """Write the row of aggregate c, sorted by column; return its length, or -1 or -2 if too long.
 
     -1: the tables are full; -2: the row has more than `width` entries.
     """
     count = 0
+    scale = 0.0
     for t in range(starts[c], starts[c + 1]):
         count = add_entry(keys, sums, used, count, members[t], 1.0)
+        if inverse_diagonal[members[t]] > 0.0:
+            scale = max(scale, 1.0 / inverse_diagonal[members[t]])
     limit = used.shape[0]
     second = spread(
         slices, columns, values, extra_slices, extra_columns, extra_values, rows, keys, sums, used,
@@ -142,13 +203,8 @@ def coarse_row(
     )  # fmt: skip
     full = max(second, count) >= limit
     clear_entries(keys2, used2, second)
-    scale = 0.0
-    for t in range(starts[c], starts[c + 1]):
-        if inverse_diagonal[members[t]] > 0.0:
-            scale = max(scale, 1.0 / inverse_diagonal[members[t]])
     second = collapse(
-        slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-        omega, aggregate, keys, sums, used, count, keys2, sums2, used2,
+        p_starts, p_columns, p_values, keys, sums, used, count, keys2, sums2, used2
     )  # fmt: skip
     clear_entries(keys, used, count)
     full = full or second >= limit
@@ -163,13 +219,13 @@ def coarse_row(
     for t in range(second):
         column, value = keys2[used2[t]], sums2[used2[t]]
         if magnitude > 1e-6 * scale and abs(value) > 1e-7 * magnitude:
-            place = made
-            while place > 0 and out_columns[c * width + place - 1] > column:
-                out_columns[c * width + place] = out_columns[c * width + place - 1]
-                out_values[c * width + place] = out_values[c * width + place - 1]
+            place = place_of_row + made
+            while place > place_of_row and out_columns[place - 1] > column:
+                out_columns[place] = out_columns[place - 1]
+                out_values[place] = out_values[place - 1]
                 place -= 1
-            out_columns[c * width + place] = column
-            out_values[c * width + place] = value
+            out_columns[place] = column
+            out_values[place] = value
             made += 1
     clear_entries(keys2, used2, second)
     return made
@@ -178,33 +234,37 @@ def coarse_row(
 @parallel_kernel
 def coarse_rows(
     slices, columns, values, extra_slices, extra_columns, extra_values, rows, inverse_diagonal,
-    omega, aggregate, starts, members, capacity, width, lengths, out_columns, out_values,
+    omega, p_starts, p_columns, p_values, starts, members, capacity, width, chosen, places, lengths,
+    out_columns, out_values,
 ):  # fmt: skip
-    """Compute all rows of the coarse matrix into tables of `width` entries a row.
+    """Compute chosen rows of the coarse matrix, each into `width` entries of a table.
 
     Args:
         slices, columns, values: The fine matrix; the extra ones hold rows of ghosts, numbered from
             `rows` on.
         inverse_diagonal: float32, of own rows and of ghosts that have an extra row.
-        aggregate: int32, of own rows and all ghosts; -1 for none; own aggregates come first.
+        p_starts, p_columns, p_values: Rows of P, of the same rows; own aggregates come first.
         starts, members: Own rows of each own aggregate.
         capacity: Power of two, places in a hash table.
+        chosen: Aggregates whose rows are computed.
+        places: int64 [aggregates], where each row begins in the table.
         lengths: int32 [aggregates], out; negative where capacity (-1) or width (-2) was too small.
-        out_columns, out_values: [aggregates * width], out.
+        out_columns, out_values: The table, out.
     """
-    count = lengths.shape[0]
-    for block in prange((count + 255) // 256):
+    count = chosen.shape[0]
+    for block in prange((count + 31) // 32):
         keys = np.full(capacity, -1, dtype=np.int32)
         keys2 = np.full(capacity, -1, dtype=np.int32)
         sums = np.empty(capacity, dtype=np.float64)
         sums2 = np.empty(capacity, dtype=np.float64)
         used = np.empty(capacity * 3 // 4, dtype=np.int32)
         used2 = np.empty(capacity * 3 // 4, dtype=np.int32)
-        for c in range(256 * block, min(256 * block + 256, count)):
+        for n in range(32 * block, min(32 * block + 32, count)):
+            c = chosen[n]
             lengths[c] = coarse_row(
                 slices, columns, values, extra_slices, extra_columns, extra_values, rows,
-                inverse_diagonal, omega, aggregate, starts, members, c, keys, sums, used, keys2,
-                sums2, used2, width, out_columns, out_values,
+                inverse_diagonal, omega, p_starts, p_columns, p_values, starts, members, c, keys,
+                sums, used, keys2, sums2, used2, width, places[c], out_columns, out_values,
             )  # fmt: skip
 
 
@@ -264,7 +324,7 @@ def smoothing_energies(
     |S 1_c|_A^2 is least, summed over aggregates, for omega = sum energies[0] / sum energies[1].
     Aggregates with too many connections are left out.
     """
-    for block in prange((energies.shape[0] + 63) // 64):
+    for block in prange((energies.shape[0] + 15) // 16):
         keys = np.full(8192, -1, dtype=np.int32)
         keys2 = np.full(8192, -1, dtype=np.int32)
         sums = np.empty(8192, dtype=np.float64)
@@ -272,7 +332,7 @@ def smoothing_energies(
         used = np.empty(6144, dtype=np.int32)
         used2 = np.empty(6144, dtype=np.int32)
         pair = np.empty(2, dtype=np.float64)
-        for n in range(64 * block, min(64 * block + 64, energies.shape[0])):
+        for n in range(16 * block, min(16 * block + 16, energies.shape[0])):
             fits = energy_of_aggregate(
                 slices, columns, values, extra_slices, extra_columns, extra_values, rows,
                 inverse_diagonal, starts, members, n * step, keys, sums, used, keys2, sums2, used2,
@@ -283,16 +343,16 @@ def smoothing_energies(
 
 
 @parallel_kernel
-def compact_rows(lengths, width, table_columns, table_values, slices, columns, values):
-    """Copy rows of at most `width` entries into slices of eight rows."""
+def compact_rows(lengths, places, table_columns, table_values, slices, columns, values):
+    """Copy the rows of a table into slices of eight rows."""
     rows = lengths.shape[0]
     for s in prange(slices.shape[0] - 1):
         for e in range(slices[s], slices[s + 1]):
             lane, t = (e - slices[s]) & 7, (e - slices[s]) >> 3
             i = 8 * s + lane
             if i < rows and t < lengths[i]:
-                columns[e] = table_columns[i * width + t]
-                values[e] = table_values[i * width + t]
+                columns[e] = table_columns[places[i] + t]
+                values[e] = table_values[places[i] + t]
             else:
                 columns[e] = min(i, rows - 1)
                 values[e] = 0.0

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
 from loki_core.linear_solvers.sparse_system import SparseSystem
@@ -73,7 +74,9 @@ def attainable(system: SparseSystem, b: Vector, faces: Array, tolerance: float) 
     """
     comm = system.comm
     flat = faces.reshape(-1)
-    speeds = comm.all_reduce(np.array([np.dot(flat.astype(np.float64), flat)]), "sum")[0]
+    partial = np.empty(-(-flat.size // BLOCK))
+    dot_blocks(flat, flat, partial)
+    speeds = comm.all_reduce(np.array([ordered_sum(partial)]), "sum")[0]
     scale = np.sqrt(system.dot(b, b))
     if not scale > 0.0:
         return tolerance

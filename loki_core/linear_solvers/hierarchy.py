@@ -19,7 +19,13 @@ from numpy.typing import NDArray
 from loki_core.errors import SetupError
 from loki_core.kernels import sparse_aggregation as aggregation
 from loki_core.kernels import sparse_cycle as cycle
-from loki_core.kernels.sparse_galerkin import coarse_rows, compact_rows, smoothing_energies
+from loki_core.kernels.sparse_galerkin import (
+    coarse_rows,
+    compact_rows,
+    prolongator_lengths,
+    prolongator_rows,
+    smoothing_energies,
+)
 from loki_core.kernels.sparse_sliced import LANES
 from loki_core.linear_solvers.halo import Halo, ranges
 from loki_core.linear_solvers.sparse_system import SlicedMatrix
@@ -32,7 +38,7 @@ MOST_LEVELS = 20
 # on the first level, and on the coarse ones, where work is cheap.
 SMOOTHERS = ((2, 6.0), (3, 10.0))
 LARGEST = 2.0  # bound of the eigenvalues of D^-1 A, by the choice of D
-SAMPLES = 1000  # aggregates from which the damping is taken
+SAMPLES = 300  # aggregates from which the damping is taken
 
 
 @dataclass
@@ -261,33 +267,64 @@ def _coarsen(level: Level) -> Level:
     own = len(level.starts) - 1
     extra, extended_inverse, aggregate, ghost_aggregates = _surroundings(level)
     level.omega = _damping(level, extra, extended_inverse)
-    lengths = np.zeros(own, dtype=np.int32)
-    capacity, width = (1024, 64) if level.matrix.values.size < 16 * rows else (4096, 128)
-    while True:
-        table_columns = np.empty(own * width, dtype=np.int32)
-        table_values = np.empty(own * width, dtype=np.float32)
-        coarse_rows(
-            *level.entries, extra.slices, extra.columns, extra.values, rows, extended_inverse,
-            level.omega, aggregate, level.starts, level.members, capacity, width, lengths,
-            table_columns, table_values,
-        )  # fmt: skip
-        shortest = int(lengths.min(initial=0))
-        if shortest >= 0:
-            break
-        capacity *= 4 if np.any(lengths == -1) else 1
-        width *= 2 if np.any(lengths == -2) else 1
-    widths = np.zeros((own + LANES - 1) // LANES * LANES, dtype=np.int64)
-    widths[:own] = lengths
-    widths = widths.reshape(-1, LANES).max(axis=1, initial=0)
-    matrix = SlicedMatrix.allocate(own, widths, np.float32)
-    compact_rows(
-        lengths, width, table_columns, table_values, matrix.slices, matrix.columns, matrix.values
-    )
+    matrix = _coarse_matrix(level, extra, extended_inverse, aggregate)
     used, matrix.columns = _used_ghosts(matrix, own, ghost_aggregates)
     labels = level.labels
     if labels.size:
         labels = labels[level.members[level.starts[:-1]]] if own else labels[:0]
     return _make_level(matrix, Halo(halo.comm, own, used), labels)
+
+
+def _coarse_matrix(
+    level: Level, extra: SlicedMatrix, extended_inverse: Array, aggregate: Array
+) -> SlicedMatrix:
+    """P' A P of this rank's aggregates, columns numbered as in `aggregate`."""
+    rows, own = level.matrix.rows, len(level.starts) - 1
+    matrices = (*level.entries, extra.slices, extra.columns, extra.values, rows)
+    prolongator = _prolongator(level, matrices, extended_inverse, aggregate)
+    lengths = np.zeros(own, dtype=np.int32)
+    chosen = np.arange(own, dtype=np.int32)
+    places = np.empty(own, dtype=np.int64)
+    is_stencil = level.matrix.values.size < 16 * rows
+    capacity, width = (1024, 64) if is_stencil else (4096, 256)
+    table_columns, table_values = np.empty(0, np.int32), np.empty(0, np.float32)
+    while len(chosen):  # rows that did not fit are computed once more, with more room
+        places[chosen] = len(table_columns) + width * np.arange(len(chosen), dtype=np.int64)
+        more = width * len(chosen)
+        table_columns = np.concatenate((table_columns, np.empty(more, np.int32)))
+        table_values = np.concatenate((table_values, np.empty(more, np.float32)))
+        coarse_rows(
+            *matrices, extended_inverse, level.omega, *prolongator, level.starts, level.members,
+            capacity, width, chosen, places, lengths, table_columns, table_values,
+        )  # fmt: skip
+        capacity *= 4 if np.any(lengths == -1) else 1
+        width *= 2 if np.any(lengths == -2) else 1
+        chosen = np.flatnonzero(lengths < 0).astype(np.int32)
+    widths = np.zeros((own + LANES - 1) // LANES * LANES, dtype=np.int64)
+    widths[:own] = lengths
+    widths = widths.reshape(-1, LANES).max(axis=1, initial=0)
+    matrix = SlicedMatrix.allocate(own, widths, np.float32)
+    compact_rows(
+        lengths, places, table_columns, table_values, matrix.slices, matrix.columns, matrix.values
+    )
+    return matrix
+
+
+def _prolongator(
+    level: Level, matrices: tuple[Any, ...], extended_inverse: Array, aggregate: Array
+) -> tuple[Array, Array, Array]:
+    """Starts, columns and values of the rows of P, of own rows and extra ones."""
+    slices, extra_slices = matrices[0], matrices[3]
+    longest = max(int(np.diff(part).max(initial=0)) for part in (slices, extra_slices)) // LANES
+    lengths = np.empty(len(extended_inverse), np.int32)
+    prolongator_lengths(*matrices, aggregate, longest + 1, lengths)
+    starts = np.zeros(len(lengths) + 1, np.int64)
+    np.cumsum(lengths, out=starts[1:])
+    columns, values = np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32)
+    prolongator_rows(
+        *matrices, extended_inverse, level.omega, aggregate, starts, columns, values
+    )  # fmt: skip
+    return starts, columns, values
 
 
 def _damping(level: Level, extra: SlicedMatrix, extended_inverse: Array) -> float:

@@ -1,0 +1,172 @@
+"""Rows: eight numbers side by side as one value, for kernels that write their own vectors.
+
+LLVM makes no vectors of loops over arrays that may overlap, as far as it can know. A kernel that
+says `load`, computes with + - * and comparisons, and says `store`, is vector code as it stands:
+
+    x = load(values, at)
+    store(out, at, choose(x > limit, limit, x))
+
+Comparisons give masks, which `&` joins. A number beside a row stands for eight of it. Without
+compilation rows are numpy arrays of eight, and the same code runs as plain Python.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from loki_core.kernels.jit import LazyKernel
+
+#: Numbers in a row.
+LANES = 8
+
+
+class _Inlined(LazyKernel):
+    """A device function whose code is always put where it is called.
+
+    An array travels as seven numbers: a call with several of them costs more than a row's work.
+    """
+
+    def _make_dispatcher(self) -> Any:
+        dispatcher = super()._make_dispatcher()
+        if hasattr(dispatcher, "targetoptions"):  # not where kernels run as plain Python
+            dispatcher.targetoptions["forceinline"] = True
+        return dispatcher
+
+
+def inlined(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a part of a kernel that works on one row and is called for each."""
+    return _Inlined(function, parallel=False, strict=False)
+
+
+class _RowFunction(LazyKernel):
+    """A function of `row_types`; as plain Python the one that it decorates."""
+
+    def _make_dispatcher(self) -> Any:
+        import numba
+
+        config: Any = numba.config
+        if config.DISABLE_JIT:
+            return self.function
+        from loki_core.kernels import row_types
+
+        return getattr(row_types, self.__name__)
+
+
+def _row_function(function: Callable[..., Any]) -> LazyKernel:
+    return _RowFunction(function, parallel=False, strict=False)
+
+
+@_row_function
+def load(values: Any, at: Any) -> Any:
+    """Eight numbers from values[at] on."""
+    return values[int(at) : int(at) + LANES].copy()
+
+
+@_row_function
+def store(values: Any, at: Any, row: Any) -> Any:
+    """Write eight numbers from values[at] on; whole numbers where `values` holds such."""
+    values[int(at) : int(at) + LANES] = row
+
+
+@_row_function
+def put(row: Any, number: Any, value: Any) -> Any:
+    """The row with another number in one lane."""
+    row = row.copy()
+    row[int(number)] = value
+    return row
+
+
+@_row_function
+def repeated(value: Any) -> Any:
+    """A row of eight times the same number."""
+    return np.full(LANES, value)
+
+
+@_row_function
+def joined(row: Any, other: Any, count: Any) -> Any:
+    """The last `count` numbers of a row, then the first ones of another; `count` is a constant."""
+    return np.concatenate((row[LANES - count :], other[: LANES - count]))
+
+
+@_row_function
+def lane(row: Any, number: Any) -> Any:
+    """One number of a row."""
+    return row[int(number)]
+
+
+@_row_function
+def numbers(row: Any, like: Any) -> Any:
+    """A row of small whole numbers as a row of the type of `like`."""
+    return row.astype(type(like))
+
+
+@_row_function
+def cut(row: Any) -> Any:
+    """Numbers without their fractions."""
+    return np.trunc(row)
+
+
+@_row_function
+def choose(mask: Any, row: Any, other: Any) -> Any:
+    """`row` where the mask is true, else `other`."""
+    return np.where(mask, row, other)
+
+
+@_row_function
+def larger(a: Any, b: Any) -> Any:
+    """The larger of a and b; a where b is not a number."""
+    return np.where(b > a, b, a)
+
+
+@_row_function
+def smaller(a: Any, b: Any) -> Any:
+    """The smaller of a and b; a where b is not a number."""
+    return np.where(b < a, b, a)
+
+
+@_row_function
+def greatest(row: Any) -> Any:
+    """The greatest number of a row."""
+    return row.max()
+
+
+@_row_function
+def least(row: Any) -> Any:
+    """The least number of a row."""
+    return row.min()
+
+
+@_row_function
+def bits(mask: Any) -> Any:
+    """The mask as a whole number, lane 0 in the lowest bit."""
+    return np.uint32(sum(1 << number for number in range(LANES) if mask[number]))
+
+
+@inlined
+def within(row, low, high):
+    """Bring numbers between low and high; low where one is not a number."""
+    return smaller(high, larger(low, row))
+
+
+@inlined
+def load_first(values, at, count):
+    """Row whose first `count` numbers are those from values[at] on."""
+    if count == LANES:
+        return load(values, at)
+    row = repeated(values[at])
+    for k in range(1, count):
+        row = put(row, k, values[at + np.uint64(k)])
+    return row
+
+
+@inlined
+def store_first(values, at, row, count):
+    """Write the first `count` numbers of a row."""
+    if count == LANES:
+        store(values, at, row)
+    else:
+        for k in range(count):
+            values[at + np.uint64(k)] = lane(row, k)
