@@ -26,6 +26,7 @@ STEM_RADIUS, BALL_RADIUS, BALL_CENTER = 0.2, 0.43, 0.95  # m, as the peer's
 WARM_UP = 2  # steps that are not counted
 MARK = "FIGURES "
 HEAT = 40.0  # K above the air around
+PADDING = 4  # voxels; that of Blender's adaptive domain
 TOLERANCE = 1e-4  # of the divergence; Mantaflow stops at 1e-3 by default
 
 Figures = dict[str, dict[str, Any]]
@@ -187,7 +188,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
             voxel_size=h,
             input="smoke",
             region="box" if case["shape"] == "box" else "sparse",
-            padding=1,
+            padding=PADDING,
             velocity_scheme="maccormack",
             channel_scheme="maccormack",
             channel_limiter="revert",

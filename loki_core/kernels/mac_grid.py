@@ -456,6 +456,26 @@ def bucket_deviation(values, background, out):
 
 
 @parallel_kernel
+def occupied_ranges(values, background, activity, ranges):
+    """Widen ranges [buckets, 2, 3] to the voxels that differ from the background by `activity`.
+
+    First and last index along each axis. A value that is not a number differs.
+    """
+    r = values.shape[2]
+    for b in prange(ranges.shape[0]):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    if not abs(values[b, 0, i, j, k] - background) <= activity:
+                        ranges[b, 0, 0] = min(ranges[b, 0, 0], i)
+                        ranges[b, 0, 1] = min(ranges[b, 0, 1], j)
+                        ranges[b, 0, 2] = min(ranges[b, 0, 2], k)
+                        ranges[b, 1, 0] = max(ranges[b, 1, 0], i)
+                        ranges[b, 1, 1] = max(ranges[b, 1, 1], j)
+                        ranges[b, 1, 2] = max(ranges[b, 1, 2], k)
+
+
+@parallel_kernel
 def largest_components(velocity, out):
     """Largest magnitude of each component in each Bucket, into out [buckets, 3]; NaN is inf."""
     for b in prange(out.shape[0]):

@@ -39,6 +39,7 @@ from loki_core.kernels.mac_grid import (
     largest_components,
     let_ambient_faces_flow,
     mobility_of_drag,
+    occupied_ranges,
     reset_cells,
     set_wall_faces,
 )
@@ -52,7 +53,7 @@ from loki_core.objects.surroundings import (
     Surroundings,
 )
 from loki_core.objects.volume_input import sample_into
-from loki_core.objects.volume_topology import around_box, padded, whole_box
+from loki_core.objects.volume_topology import Regions, around_box, whole_box
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -61,6 +62,7 @@ Array = NDArray[Any]
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 LIMITERS = ("none", "clamp", "revert", "conserve")
 TRIM_EVERY = 8  # substeps after which Buckets that hold nothing are dropped
+FARTHEST = 16  # Buckets that materials are followed ahead in a step
 SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
 OWN_CHANNELS = (
@@ -95,7 +97,10 @@ class VolumeObject(Behavior, kind="object"):
         None, doc="Input stream or Object that Buckets are always kept around."
     )
     padding: int = parameter(
-        2, minimum=1, maximum=64, doc="Layers of Buckets around what is to be simulated."
+        16,
+        minimum=2,
+        maximum=1024,
+        doc="Voxels of air around what is simulated; made anew when half of them are used up.",
     )
     channels: tuple[str, ...] = parameter(
         ("density", "temperature"),
@@ -136,9 +141,10 @@ class VolumeObject(Behavior, kind="object"):
         False, doc="Carry the velocity in two halves about a reflection: keeps its energy."
     )
     activity: float = parameter(
-        1.0e-4,
+        1.0e-3,
         minimum=0.0,
-        doc="Buckets whose materials differ from the background by less hold nothing.",
+        doc="Part of a material's largest deviation from the background, or of one, that is "
+        "taken for nothing.",
     )
 
     def validate(self, place: str) -> None:
@@ -316,26 +322,46 @@ class Volume(Object):
         """Buckets that the volume should start with; any rank may name any."""
         if self.behavior.region == "box":
             return whole_box(self.scope.domain, self.path)
-        return padded(self.scope.domain, self._needed(stream), int(self.settings.padding))
+        return self._padded(self._needed(stream))
 
-    def _needed(self, stream: Voxels | None = None) -> NDArray[np.int32]:
-        """Buckets with something in them, or about to have it."""
+    def _needed(self, stream: Voxels | None = None, dt: float = 0.0) -> Regions:
+        """Where something is, will be at the end of a step, or is about to come in."""
         domain = self.scope.domain
-        parts = [self._occupied(), *self._around()]
+        parts = [*self._around()]
         parts += [emission.wanted_buckets() for emission in self.emissions]
         if stream is not None:
             edge = stream.voxel_size * stream.block_resolution
             corners = stream.origin + stream.coords * edge
             parts += [around_box(domain, c, c + 0.999999 * edge, self.path) for c in corners]
-        return np.concatenate(parts)
+        wholes = [Regions.whole(part, self.resolution) for part in parts]
+        return Regions.joined([self._occupied(dt), *wholes])
 
-    def _occupied(self) -> NDArray[np.int32]:
-        buckets = self.volume.buckets
-        deviation = np.zeros(buckets.local_count)
+    def _occupied(self, dt: float) -> Regions:
+        """Boxes of voxels that hold something, widened by the way that it goes in a step."""
+        buckets, volume, r = self.volume.buckets, self.volume, self.resolution
+        activity = float(self.settings.activity)
+        ranges = np.empty((buckets.local_count, 2, 3), np.int64)
+        ranges[:, 0], ranges[:, 1] = r, -1
         for name in self.materials:
-            background = self.volume.channel(name).background[0]
-            bucket_deviation(self.volume.local(name), background, deviation)
-        return buckets.local_coords[deviation > float(self.settings.activity)]
+            background = volume.channel(name).background[0]
+            deviation = np.zeros(buckets.local_count)
+            bucket_deviation(volume.local(name), background, deviation)
+            most = self.scope.domain.comm.maximum(float(deviation.max(initial=0.0)))
+            least = activity * max(1.0, most if np.isfinite(most) else 1.0)
+            occupied_ranges(volume.local(name), background, least, ranges)
+        used = ranges[:, 1, 0] >= 0
+        speeds = np.empty((buckets.local_count, 3))
+        largest_components(volume.local("velocity"), speeds)
+        ways = np.minimum(np.nan_to_num(speeds) * dt / self.voxel_size, FARTHEST * r)
+        ways = np.ceil(ways).astype(np.int64)
+        ranges[:, 0] -= ways
+        ranges[:, 1] += ways
+        return Regions(buckets.local_coords[used], ranges[used])
+
+    def _padded(self, needed: Regions, part: int = 1) -> NDArray[np.int32]:
+        """Buckets within the padding, or a part of it."""
+        voxels = int(self.settings.padding) // part
+        return needed.padded(self.scope.domain, voxels, self.resolution)
 
     def _around(self) -> list[NDArray[np.int32]]:
         name = self.behavior.around
@@ -357,16 +383,15 @@ class Volume(Object):
     def adapt(self, access: Access, step: Step) -> None:
         """Create Buckets where they are needed and drop those that hold nothing."""
         if self.behavior.region == "sparse":
-            layers, domain = int(self.settings.padding), self.scope.domain
-            needed = self._needed()
-            # Layers are made anew where all but one are used up, so that Buckets, and with them
-            # the matrices, stay for several steps; now and then those that hold nothing go.
-            least = pack_buckets(padded(domain, needed, max(1, layers - 1)))
+            domain, needed = self.scope.domain, self._needed(dt=step.dt)
+            # Padding is made anew where half of it is used up, so that Buckets, and with them the
+            # matrices, stay for several steps; now and then those that hold nothing go.
+            least = pack_buckets(self._padded(needed, 2))
             tracked = pack_buckets(self.volume.buckets.all_coords)
             lacks = domain.comm.any(not np.isin(least, tracked).all())
-            is_empty = not domain.comm.any(len(needed) > 0)
+            is_empty = not domain.comm.any(len(needed.coords) > 0)
             if lacks or is_empty or step.substep % TRIM_EVERY == 0:
-                self.volume.set_buckets(padded(domain, needed, layers))
+                self.volume.set_buckets(self._padded(needed))
 
     @task(
         Stage.UPDATE_BOUNDARIES,

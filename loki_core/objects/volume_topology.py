@@ -6,6 +6,9 @@ the Discrete Volume takes the list.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,20 +22,45 @@ Coords = NDArray[np.int32]
 BUCKET_LIMIT = 1 << 26
 
 
-def padded(domain: GridDomain, coords: Coords, layers: int) -> Coords:
-    """Buckets and `layers` layers around them, corners included, inside the domain box."""
-    codes = np.unique(pack_buckets(_inside(domain, domain.wrap(coords))))
-    for axis in range(3):  # a cube is a product of segments, so one axis after the other
-        here = unpack_buckets(codes)
-        around = [here]
-        for distance in range(1, layers + 1):
-            for sign in (-distance, distance):
-                moved = here.copy()
-                moved[:, axis] += sign
-                around.append(moved)
-        all_coords = domain.wrap(np.concatenate(around))
-        codes = np.unique(pack_buckets(_inside(domain, all_coords)))
-    return unpack_buckets(codes)
+@dataclass(frozen=True)
+class Regions:
+    """Boxes of voxels, each in a Bucket of its own, that something is in.
+
+    Attributes:
+        coords: Buckets, int32 [n, 3].
+        ranges: First and last voxel in them along each axis, [n, 2, 3].
+    """
+
+    coords: Coords
+    ranges: NDArray[np.int64]
+
+    @classmethod
+    def whole(cls, coords: Coords, resolution: int) -> Regions:
+        """Whole Buckets."""
+        ranges = np.zeros((len(coords), 2, 3), np.int64)
+        ranges[:, 1] = resolution - 1
+        return cls(coords, ranges)
+
+    @classmethod
+    def joined(cls, parts: Sequence[Regions]) -> Regions:
+        """All boxes of several lists."""
+        coords = np.concatenate([part.coords for part in parts])
+        return cls(coords, np.concatenate([part.ranges for part in parts]))
+
+    def padded(self, domain: GridDomain, voxels: int, resolution: int) -> Coords:
+        """Buckets within `voxels` of a box along every axis, inside the domain box."""
+        first = np.floor_divide(self.ranges[:, 0] - voxels, resolution)
+        last = np.floor_divide(self.ranges[:, 1] + voxels, resolution)
+        coords = self.coords.astype(np.int64)
+        for axis in range(3):  # a box is a product of segments, so one axis after the other
+            counts = last[:, axis] - first[:, axis] + 1
+            ends = np.cumsum(counts)
+            step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
+            coords, first, last = (np.repeat(a, counts, axis=0) for a in (coords, first, last))
+            coords[:, axis] += first[:, axis] + step
+        limit = HALF_RANGE - 1
+        coords = domain.wrap(np.clip(coords, -limit, limit).astype(np.int32))
+        return unpack_buckets(np.unique(pack_buckets(_inside(domain, coords))))
 
 
 def whole_box(domain: GridDomain, label: str) -> Coords:

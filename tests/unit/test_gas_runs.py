@@ -13,7 +13,7 @@ def test_smoke_rises_from_a_burner():
     burner.positions = 0.5 * burner.positions + (0.0, 0.5, 0.0)
     setup = loki.SolverSetup(
         "plume",
-        loki.VolumeObject(name="Plume", voxel_size=0.125, padding=1),
+        loki.VolumeObject(name="Plume", voxel_size=0.125, padding=8),
         loki.PressureMaterial(),
         loki.BuoyancyForce(),
         loki.VolumeEmission(source="burner", density=1.0, temperature=600.0),

@@ -50,7 +50,7 @@ def plume(*behaviors, corner=(0.0, 0.0, 0.0), air=None, **settings):
     """A small sparse plume and its source."""
     setup = SolverSetup(
         "plume",
-        VolumeObject(name="air", voxel_size=H, padding=1, **(air or {})),
+        VolumeObject(name="air", voxel_size=H, padding=8, **(air or {})),
         PressureMaterial(),
         BuoyancyForce(),
         VolumeEmission(name="burner", source="source", temperature=500.0),

@@ -104,7 +104,7 @@ def test_a_flux_leaves_an_open_box_whole(source):
 def test_a_flux_fills_the_space_around_it_with_its_smoke():
     setup = SolverSetup(
         "flux",
-        VolumeObject(name="air", voxel_size=H, padding=1),
+        VolumeObject(name="air", voxel_size=H, padding=8),
         PressureMaterial(),
         emission(mode="flux", flux=0.6, temperature=400.0),
         precision="double",
@@ -173,7 +173,7 @@ def test_a_moving_source_leaves_a_trail_and_takes_buckets_along():
 
     setup = SolverSetup(
         "trail",
-        VolumeObject(name="air", voxel_size=H, padding=1, velocity_scheme="none"),
+        VolumeObject(name="air", voxel_size=H, padding=8, velocity_scheme="none"),
         emission(),
     )
     solver = Solver(setup, {"source": at})

@@ -12,9 +12,9 @@ from loki_core.errors import InputError, LokiError, SetupError
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
 from loki_core.objects.volume_topology import (
+    Regions,
     around_box,
     lattice_of,
-    padded,
     same_buckets,
     whole_box,
 )
@@ -42,10 +42,26 @@ def world_buckets(solver):
 # -- the lists --------------------------------------------------------------------------------
 
 
+def padded(domain, coords, layers):
+    """Buckets within layers, as thick as a Bucket, of whole ones."""
+    return Regions.whole(np.array(coords, np.int32), 8).padded(domain, 8 * layers, 8)
+
+
+def test_padding_is_counted_from_voxels():
+    ranges = np.array([[[2, 0, 7], [5, 0, 7]]])
+    one = Regions(np.array([[0, 0, 0]], np.int32), ranges)
+    assert as_set(one.padded(GridDomain(1.0), 2, 8)) == {
+        (0, j, k) for j in (-1, 0) for k in (0, 1)
+    }
+    assert as_set(one.padded(GridDomain(1.0), 3, 8)) == {
+        (i, j, k) for i in (-1, 0, 1) for j in (-1, 0) for k in (0, 1)
+    }
+
+
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_padding_is_a_cube_of_layers(layers):
     domain = GridDomain(1.0)
-    got = as_set(padded(domain, np.array([[5, 5, 5]], np.int32), layers))
+    got = as_set(padded(domain, [[5, 5, 5]], layers))
     steps = range(-layers, layers + 1)
     assert got == {(5 + i, 5 + j, 5 + k) for i in steps for j in steps for k in steps}
 
@@ -66,7 +82,7 @@ def test_padding_stops_at_the_box_and_wraps_along_periodic_axes():
 
 
 def test_padding_of_nothing_is_nothing():
-    assert len(padded(GridDomain(1.0), np.empty((0, 3), np.int32), 2)) == 0
+    assert len(padded(GridDomain(1.0), np.empty((0, 3)), 2)) == 0
 
 
 def test_a_box_of_any_size_touches_the_right_buckets():
@@ -108,7 +124,7 @@ def test_the_order_of_buckets_does_not_matter():
 
 def wind(*behaviors, velocity=(0.0, 0.0, 0.0), inputs=None, **options):
     """Gas that a given wind carries, unbounded."""
-    values = {"padding": 1, "velocity_scheme": "none", "ambient_velocity": velocity, **options}
+    values = {"padding": 8, "velocity_scheme": "none", "ambient_velocity": velocity, **options}
     setup = SolverSetup("wind", VolumeObject(name="air", voxel_size=H, **values), *behaviors)
     return Solver(setup, inputs)
 
@@ -192,7 +208,7 @@ def test_buckets_are_kept_around_a_stream():
 def test_buckets_are_kept_around_particles_that_move():
     setup = SolverSetup(
         "sparks",
-        VolumeObject(name="air", voxel_size=H, padding=1, around="sparks"),
+        VolumeObject(name="air", voxel_size=H, padding=8, around="sparks"),
         PressureMaterial(),
         ParticleObject(name="sparks", input="seeds"),
     )
@@ -218,7 +234,7 @@ def test_smoke_leaves_an_open_box_and_its_buckets_with_it():
         VolumeObject(
             name="air",
             voxel_size=H,
-            padding=1,
+            padding=8,
             input="start",
             velocity_scheme="none",
             ambient_velocity=(12.0, 0.0, 0.0),
@@ -239,7 +255,7 @@ def test_a_periodic_box_brings_the_smoke_round():
         VolumeObject(
             name="air",
             voxel_size=H,
-            padding=1,
+            padding=8,
             input="start",
             velocity_scheme="none",
             ambient_velocity=(0.0, 0.0, 4.0),
@@ -270,7 +286,7 @@ def test_sparse_and_whole_box_agree_where_the_smoke_is():
                 name="air",
                 voxel_size=H,
                 region=region,
-                padding=1,
+                padding=8,
                 input="start",
                 velocity_scheme="none",
                 ambient_velocity=(1.0, 0.5, -0.3),

@@ -90,7 +90,7 @@ def build(case):
         children.append(ViscosityMaterial(viscosity=0.5, tolerance=TIGHT))
     if case == "failing":
         inputs["burner"] = failing_burner
-    air = VolumeObject(name="air", voxel_size=H, region=region, padding=1, **extra)
+    air = VolumeObject(name="air", voxel_size=H, region=region, padding=8, **extra)
     return SolverSetup("smoke", air, emission, *children, **settings), inputs
 
 
