@@ -215,7 +215,7 @@ class PressureAction(Action, behavior=PressureMaterial):
             volume,
             counts,
             fill,
-            rows_per_bucket=target.resolution**3,
+            resolution=target.resolution,
             is_closed=compliance is None and self._is_closed(),
             has_pockets=bool(target.colliders),
         )

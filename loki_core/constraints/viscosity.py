@@ -129,7 +129,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         def fill(starts: Array, columns: Array, data: Array) -> None:
             fill_viscous_matrix(*geometry, starts, columns, data)
 
-        system = voxel_system(volume, counts, fill, rows_per_bucket=3 * target.resolution**3)
+        system = voxel_system(volume, counts, fill, resolution=target.resolution, components=3)
         solver = str(self.settings.solver)
         if solver == "auto" and kappa <= EASY:
             solver = "conjugate_gradient"

@@ -2,7 +2,8 @@
 
 Each round joins nodes into straight chains of three along strong connections, then collapses the
 graph. On a grid the first round makes lines of three, the second squares, the third boxes of 27,
-which is what one step of prolongator smoothing spans. A connection is strong if its mean weight per
+which is what one step of prolongator smoothing spans. Where the caller knows such boxes, only those
+rows go through this whose box is cut by something. A connection is strong if its mean weight per
 contact is a quarter of the node's largest; in later rounds two groups join only across a broad
 contact, so weak directions stay uncoarsened. Chains are joined in row order, by one thread.
 """
@@ -39,31 +40,59 @@ def keep_strongest(neighbour, weight, contacts, count, node, neighbours, weights
 
 
 @device
-def strong_of_row(slices, columns, values, rows, labels, i, neighbours, weights, touch):
-    """List the strong connections of one row of the matrix."""
-    begin, end = slices[i >> 3] + (i & 7), slices[(i >> 3) + 1]
+def largest_weight(slices, columns, values, i):
+    """Largest negative coupling of a row, made positive."""
     largest = np.float32(0.0)
-    for e in range(begin, end, 8):
+    for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
         if columns[e] != i:
             largest = max(largest, -np.float32(values[e]))
-    count = 0
-    if largest > 0.0:
-        for e in range(begin, end, 8):
-            j = columns[e]
-            weight = -np.float32(values[e])
-            strong = j != i and j < rows and weight >= np.float32(0.25) * largest
-            if strong and (labels.shape[0] == 0 or labels[i] == labels[j]):
-                count = keep_strongest(j, weight, 1, count, i, neighbours, weights, touch)
-    for t in range(count, 6):
-        neighbours[i, t] = -1
+    return largest
 
 
 @parallel_kernel
-def strong_graph(slices, columns, values, labels, neighbours, weights, touch):
-    """List each row's strongest negative connections on this rank: [rows, 6], -1 at the end."""
-    rows = neighbours.shape[0]
+def count_contacts(slices, columns, values, labels, box, contacts):
+    """Strong couplings of each row within its box; -1 where one is weak, or crosses labels."""
+    rows = box.shape[0]
     for i in prange(rows):
-        strong_of_row(slices, columns, values, rows, labels, i, neighbours, weights, touch)
+        weakest = np.float32(0.25) * largest_weight(slices, columns, values, i)
+        count = 0
+        for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
+            j = columns[e]
+            if j != i and j < rows and values[e] != 0.0 and box[j] == box[i]:
+                good = -np.float32(values[e]) >= weakest
+                good = good and (labels.shape[0] == 0 or labels[i] == labels[j])
+                count = count + 1 if good and count >= 0 else -1
+        contacts[i] = count
+
+
+@device
+def strong_of_row(slices, columns, values, place, labels, i, node, neighbours, weights, touch):
+    """List the strong connections of one row of the matrix."""
+    largest = largest_weight(slices, columns, values, i)
+    count = 0
+    if largest > 0.0:
+        for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
+            j = columns[e]
+            weight = -np.float32(values[e])
+            strong = j != i and j < place.shape[0] and weight >= np.float32(0.25) * largest
+            if strong and place[j] >= 0 and (labels.shape[0] == 0 or labels[i] == labels[j]):
+                count = keep_strongest(
+                    place[j], weight, 1, count, node, neighbours, weights, touch
+                )  # fmt: skip
+    for t in range(count, 6):
+        neighbours[node, t] = -1
+
+
+@parallel_kernel
+def strong_graph(slices, columns, values, labels, chosen, place, neighbours, weights, touch):
+    """List the strongest negative connections between chosen rows: [chosen, 6], -1 at the end.
+
+    Args: chosen: rows; place: the number of each row among them, or -1.
+    """
+    for node in prange(chosen.shape[0]):
+        strong_of_row(
+            slices, columns, values, place, labels, chosen[node], node, neighbours, weights, touch
+        )  # fmt: skip
 
 
 @device

@@ -16,7 +16,7 @@ from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
-from loki_core.linear_solvers.sparse_system import SparseSystem
+from loki_core.linear_solvers.sparse_system import Boxes, SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
 Array = NDArray[Any]
@@ -28,7 +28,8 @@ def voxel_system(
     counts: NDArray[np.int32],
     fill: Fill,
     *,
-    rows_per_bucket: int,
+    resolution: int,
+    components: int = 1,
     is_closed: bool = False,
     has_pockets: bool = False,
 ) -> SparseSystem:
@@ -37,12 +38,13 @@ def voxel_system(
     Args:
         counts: Entries of each local row; the first is the diagonal's.
         fill: Writes all rows, given their starts [rows + 1], to columns and data.
-        rows_per_bucket: Unknowns of a Bucket.
+        resolution: Unknowns along the edge of a Bucket.
+        components: How often a Bucket has them.
         is_closed: Whether a constant can be added to all unknowns.
         has_pockets: Whether parts of the system may be cut off from the rest.
     """
     buckets, comm = volume.buckets, volume.domain.comm
-    rows = len(counts)
+    rows, rows_per_bucket = len(counts), components * resolution**3
     starts = np.zeros(rows + 1, np.int32 if counts.sum(dtype=np.int64) < 2**31 else np.int64)
     np.cumsum(counts, out=starts[1:])
     columns = np.empty(int(starts[-1]), np.int32)
@@ -62,9 +64,11 @@ def voxel_system(
         null_space = hold_pockets(starts, columns, data, comm, ghost_rows)
     elif is_closed:
         null_space = constant_of(counts > 0, comm)
+    boxes = Boxes.of_cubes(components * buckets.local_count, resolution)
     return SparseSystem(
-        starts, columns, data, comm=comm, ghost_rows=ghost_rows, null_space=null_space
-    )
+        starts, columns, data, comm=comm, ghost_rows=ghost_rows, null_space=null_space,
+        boxes=boxes,
+    )  # fmt: skip
 
 
 def attainable(system: SparseSystem, b: Vector, faces: Array, tolerance: float) -> float:

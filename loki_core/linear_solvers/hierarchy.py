@@ -28,7 +28,7 @@ from loki_core.kernels.sparse_galerkin import (
 )
 from loki_core.kernels.sparse_sliced import LANES
 from loki_core.linear_solvers.halo import Halo, ranges
-from loki_core.linear_solvers.sparse_system import SlicedMatrix
+from loki_core.linear_solvers.sparse_system import Boxes, SlicedMatrix
 
 Array = NDArray[Any]
 
@@ -85,6 +85,7 @@ class Hierarchy:
         *,
         near_null_space: Sequence[Array] | None = None,
         singular: bool = False,
+        boxes: Boxes | None = None,
         aggregates_of: Hierarchy | None = None,
     ) -> None:
         labels = _labels(near_null_space, matrix.rows)
@@ -98,7 +99,7 @@ class Hierarchy:
             known = None
             if aggregates_of is not None and depth < len(aggregates_of.levels) - 1:
                 known = aggregates_of.levels[depth]
-            _aggregate(level, known)
+            _aggregate(level, known, boxes if depth == 0 else None)
             coarse_total = level.halo.comm.total(len(level.starts) - 1)
             stalls = coarse_total > 0.7 * level.halo.total and level.halo.total > 8 * COARSEST
             if coarse_total == 0 or stalls:
@@ -209,18 +210,48 @@ def _make_level(matrix: SlicedMatrix, halo: Halo, labels: Array) -> Level:
     return Level(matrix, halo, inverse, labels)
 
 
-def _aggregate(level: Level, known: Level | None) -> None:
+def _aggregate(level: Level, known: Level | None, boxes: Boxes | None) -> None:
     """Fill aggregate, starts, members; take them from a level with the same pattern if given."""
     if known is not None and len(known.aggregate) == level.matrix.rows:
         level.aggregate, level.starts, level.members = known.aggregate, known.starts, known.members
         return
-    rows = level.matrix.rows
-    graph = _Graph(rows)
-    aggregation.strong_graph(*level.entries, level.labels, *graph.lists)
+    level.aggregate = np.full(level.matrix.rows, -1, dtype=np.int32)
+    count = 0 if boxes is None else _take_boxes(level, boxes)
+    # A row without entries takes part in nothing.
+    left = np.flatnonzero((level.aggregate < 0) & (level.inverse_diagonal > 0.0))
+    if left.size:
+        found, more = _join_rows(level, left.astype(np.int32))
+        level.aggregate[left] = np.where(found >= 0, found + count, -1)
+        count += more
+    level.starts = np.zeros(count + 1, dtype=np.int32)
+    level.members = np.empty(int(np.count_nonzero(level.aggregate >= 0)), dtype=np.int32)
+    aggregation.list_members(level.aggregate, level.starts, level.members)
+
+
+def _take_boxes(level: Level, boxes: Boxes) -> int:
+    """Make aggregates of the boxes that nothing cuts; return their number."""
+    contacts = np.empty(level.matrix.rows, dtype=np.int32)
+    aggregation.count_contacts(*level.entries, level.labels, boxes.number, contacts)
+    total = np.bincount(boxes.number, weights=contacts, minlength=len(boxes.contacts))
+    whole = total == boxes.contacts
+    cut = np.zeros(len(whole), dtype=np.bool_)
+    cut[boxes.number[contacts < 0]] = True
+    whole &= ~cut
+    numbers = np.where(whole, np.cumsum(whole) - 1, -1).astype(np.int32)
+    level.aggregate = numbers[boxes.number]
+    return int(np.count_nonzero(whole))
+
+
+def _join_rows(level: Level, chosen: Array) -> tuple[Array, int]:
+    """Aggregate of each of some rows, -1 for none, and the number of aggregates."""
+    place = np.full(level.matrix.rows, -1, dtype=np.int32)
+    place[chosen] = np.arange(len(chosen), dtype=np.int32)
+    graph = _Graph(len(chosen))
+    aggregation.strong_graph(*level.entries, level.labels, chosen, place, *graph.lists)
     # A row without strong connections is left to the smoother.
     active = graph.neighbours[:, 0] >= 0
-    sizes = np.ones(rows, dtype=np.int32)
-    aggregate = np.arange(rows, dtype=np.int32)
+    sizes = np.ones(len(chosen), dtype=np.int32)
+    aggregate = np.arange(len(chosen), dtype=np.int32)
     aggregate[~active] = -1
     for _ in range(3):
         group, members, count = _join(graph, active)
@@ -230,10 +261,7 @@ def _aggregate(level: Level, known: Level | None) -> None:
         collapsed = _Graph(count)
         aggregation.collapse_graph(*graph.lists, group, members, new_sizes, *collapsed.lists)
         graph, sizes, active = collapsed, new_sizes, np.ones(count, dtype=np.bool_)
-    level.aggregate = aggregate
-    level.starts = np.zeros(len(sizes) + 1, dtype=np.int32)
-    level.members = np.empty(int(np.count_nonzero(aggregate >= 0)), dtype=np.int32)
-    aggregation.list_members(aggregate, level.starts, level.members)
+    return aggregate, len(sizes)
 
 
 class _Graph:
@@ -263,8 +291,7 @@ def _join(graph: _Graph, active: Array) -> tuple[Array, Array, int]:
 
 def _coarsen(level: Level) -> Level:
     """Make the next level: its matrix, and the ghosts that this needs."""
-    halo, rows = level.halo, level.matrix.rows
-    own = len(level.starts) - 1
+    halo, own = level.halo, len(level.starts) - 1
     extra, extended_inverse, aggregate, ghost_aggregates = _surroundings(level)
     level.omega = _damping(level, extra, extended_inverse)
     matrix = _coarse_matrix(level, extra, extended_inverse, aggregate)

@@ -58,6 +58,7 @@ class SmoothedAggregation:
             system.halo,
             near_null_space=system.near_null_space,
             singular=len(system.null_space) > 0,
+            boxes=system.boxes,
             aggregates_of=before if reuse == "pattern" else None,
         )
 

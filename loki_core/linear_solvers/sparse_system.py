@@ -10,6 +10,7 @@ part in nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,31 @@ class SlicedMatrix:
         return int(self.slices.nbytes + 1.125 * self.columns.nbytes + self.values.nbytes)
 
 
+@dataclass(frozen=True)
+class Boxes:
+    """Small boxes of a lattice that unknowns lie on.
+
+    Attributes:
+        number: Box of each row, int32.
+        contacts: Entries off the diagonal between the rows of each box where nothing, such as a
+            wall, comes between them.
+    """
+
+    number: NDArray[np.int32]
+    contacts: NDArray[np.int64]
+
+    @classmethod
+    def of_cubes(cls, cubes: int, edge: int) -> Boxes:
+        """Boxes of up to 3^3 of cubes whose edge^3 unknowns are numbered x, y, z."""
+        parts = -(-edge // 3)
+        part = np.arange(edge) * parts // edge
+        place = (part[:, None, None] * parts + part[:, None]) * parts + part
+        number = np.arange(cubes, dtype=np.int32)[:, None] * parts**3 + place.ravel()
+        a, b, c = np.meshgrid(*[np.bincount(part)] * 3, indexing="ij")
+        contacts = 2 * (3 * a * b * c - a * b - b * c - c * a)
+        return cls(number.ravel().astype(np.int32), np.tile(contacts.ravel(), cubes))
+
+
 class SparseSystem:
     """A x = b with a sparse A, this rank's rows. Making one is collective.
 
@@ -116,6 +142,7 @@ class SparseSystem:
         block_size: Unknowns that belong together.
         null_space: Orthonormal vectors n with A n = 0.
         near_null_space: Vectors that A makes small, this rank's part; None: the constant.
+        boxes: Unknowns that lie together, from which multigrid may take its aggregates.
     """
 
     def __init__(
@@ -130,8 +157,10 @@ class SparseSystem:
         block_size: int = 1,
         null_space: Sequence[Vector] = (),
         near_null_space: Sequence[Array] | None = None,
+        boxes: Boxes | None = None,
     ) -> None:
         self.comm = comm
+        self.boxes = boxes
         self.size = len(indptr) - 1
         ghosts = 0 if ghost_rows is None else len(ghost_rows)
         error = _complaint(indptr, indices, data, self.size + ghosts, kind)
