@@ -19,7 +19,7 @@ import numpy as np
 
 from loki_core.kernels.block_samples import bounds, corner_at, max_of, tricubic, trilinear
 from loki_core.kernels.bucket_block import fill_outside, follow_inner_face, gather_block
-from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.jit import device, inlined, parallel_kernel, prange
 from loki_core.kernels.row_samples import common_voxel, cubic_samples, has_room, stencil_bounds
 from loki_core.kernels.rows import (
     LANES,
@@ -27,7 +27,6 @@ from loki_core.kernels.rows import (
     choose,
     cut,
     greatest,
-    inlined,
     least,
     load,
     load_first,

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device
-from loki_core.kernels.rows import LANES, inlined
+from loki_core.kernels.jit import device, inlined
+from loki_core.kernels.rows import LANES
 
 
 @inlined

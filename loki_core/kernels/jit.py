@@ -1,9 +1,10 @@
-"""The four kernel decorators, and the only place where numba's flags are set.
+"""The five kernel decorators, and the only place where numba's flags are set.
 
     @kernel            a serial loop
     @parallel_kernel   a loop over many items that pays for threads
     @strict_kernel     no fast-math: reductions, compensated sums, residuals
     @device            a formula, called from kernels
+    @inlined           one that is called in inner loops: its code is put where it is called
 
 A decorated function is a small object that imports numba and compiles at its first call, so that a
 host application can import every declaration without numba. At that moment the `@device` objects
@@ -51,10 +52,11 @@ class LazyKernel:
         *,
         parallel: bool,
         strict: bool,
-        straight_line: bool = False,
+        inline: bool = False,
     ) -> None:
         self.function = function
-        self.straight_line = straight_line
+        self.inline = inline
+        self.straight_line = False
         self.parallel = parallel
         self.strict = strict
         self.__doc__ = function.__doc__
@@ -96,7 +98,13 @@ class LazyKernel:
         function.__module__ = source.__module__
         function.__doc__ = source.__doc__
         fastmath = False if self.strict else FAST_MATH
-        return numba.njit(function, parallel=self.parallel, fastmath=fastmath, **FLAGS)
+        return numba.njit(
+            function,
+            parallel=self.parallel,
+            fastmath=fastmath,
+            forceinline=self.inline,
+            **FLAGS,
+        )
 
 
 def kernel(function: Callable[..., Any]) -> LazyKernel:
@@ -126,6 +134,14 @@ def strict_kernel(function: Callable[..., Any]) -> LazyKernel:
 def device(function: Callable[..., Any]) -> LazyKernel:
     """Compile a formula that kernels call; it is inlined by LLVM."""
     return LazyKernel(function, parallel=False, strict=False)
+
+
+def inlined(function: Callable[..., Any]) -> LazyKernel:
+    """Compile a formula whose code is always put where it is called.
+
+    An array travels as seven numbers: a call with several of them costs more than a row's work.
+    """
+    return LazyKernel(function, parallel=False, strict=False, inline=True)
 
 
 def compiled_kernels() -> dict[str, int]:

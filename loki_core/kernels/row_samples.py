@@ -15,8 +15,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device
-from loki_core.kernels.rows import LANES, choose, greatest, inlined, larger, least, load, smaller
+from loki_core.kernels.jit import device, inlined
+from loki_core.kernels.rows import LANES, choose, greatest, larger, least, load, smaller
 
 
 @inlined

@@ -17,28 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from loki_core.kernels.jit import LazyKernel
+from loki_core.kernels.jit import LazyKernel, inlined
 
 #: Numbers in a row.
 LANES = 8
-
-
-class _Inlined(LazyKernel):
-    """A device function whose code is always put where it is called.
-
-    An array travels as seven numbers: a call with several of them costs more than a row's work.
-    """
-
-    def _make_dispatcher(self) -> Any:
-        dispatcher = super()._make_dispatcher()
-        if hasattr(dispatcher, "targetoptions"):  # not where kernels run as plain Python
-            dispatcher.targetoptions["forceinline"] = True
-        return dispatcher
-
-
-def inlined(function: Callable[..., Any]) -> LazyKernel:
-    """Compile a part of a kernel that works on one row and is called for each."""
-    return _Inlined(function, parallel=False, strict=False)
 
 
 class _RowFunction(LazyKernel):

@@ -12,34 +12,41 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, kernel, parallel_kernel, prange
+from loki_core.kernels.jit import device, inlined, kernel, parallel_kernel, prange
 
 DEGREE = 6  # strongest connections that a node keeps
 
 
-@device
-def keep_strongest(neighbour, weight, contacts, count, node, neighbours, weights, touch):
-    """Insert into a node's list, sorted by weight, then by number; return its new length."""
-    place = count
-    while place > 0 and (
-        weights[node, place - 1] < weight
-        or (weights[node, place - 1] == weight and neighbours[node, place - 1] > neighbour)
+@inlined
+def keep_strongest(neighbour, weight, contacts, count, first, neighbours, weights, touch):
+    """Insert into a node's list, sorted by weight, then by number; return its new length.
+
+    Args: count: unsigned, as are all indices: others are checked for being negative; first: where
+    the node's list begins in the flat lists.
+    """
+    one = np.uint64(1)
+    place = first + count
+    while place > first and (
+        weights[place - one] < weight
+        or (weights[place - one] == weight and neighbours[place - one] > neighbour)
     ):
-        place -= 1
-    if place >= 6:
+        place -= one
+    end = first + np.uint64(6)
+    if place >= end:
         return count
-    count = min(count + 1, 6)
-    for t in range(count - 1, place, -1):
-        neighbours[node, t] = neighbours[node, t - 1]
-        weights[node, t] = weights[node, t - 1]
-        touch[node, t] = touch[node, t - 1]
-    neighbours[node, place] = neighbour
-    weights[node, place] = weight
-    touch[node, place] = contacts
-    return count
+    last = min(first + count, end - one)
+    while last > place:
+        neighbours[last] = neighbours[last - one]
+        weights[last] = weights[last - one]
+        touch[last] = touch[last - one]
+        last -= one
+    neighbours[place] = neighbour
+    weights[place] = weight
+    touch[place] = contacts
+    return min(count + one, np.uint64(6))
 
 
-@device
+@inlined
 def largest_weight(slices, columns, values, i):
     """Largest negative coupling of a row, made positive."""
     largest = np.float32(0.0)
@@ -69,18 +76,19 @@ def count_contacts(slices, columns, values, labels, box, contacts):
 def strong_of_row(slices, columns, values, place, labels, i, node, neighbours, weights, touch):
     """List the strong connections of one row of the matrix."""
     largest = largest_weight(slices, columns, values, i)
-    count = 0
+    count = np.uint64(0)
+    first = np.uint64(6 * node)
     if largest > 0.0:
-        for e in range(slices[i >> 3] + (i & 7), slices[(i >> 3) + 1], 8):
-            j = columns[e]
+        for e in range(np.uint64(slices[i >> 3] + (i & 7)), np.uint64(slices[(i >> 3) + 1]), 8):
+            j = np.uint32(columns[e])
             weight = -np.float32(values[e])
             strong = j != i and j < place.shape[0] and weight >= np.float32(0.25) * largest
             if strong and place[j] >= 0 and (labels.shape[0] == 0 or labels[i] == labels[j]):
                 count = keep_strongest(
-                    place[j], weight, 1, count, node, neighbours, weights, touch
+                    place[j], weight, 1, count, first, neighbours, weights, touch
                 )  # fmt: skip
-    for t in range(count, 6):
-        neighbours[node, t] = -1
+    for t in range(count, np.uint64(6)):
+        neighbours[first + t] = -1
 
 
 @parallel_kernel
@@ -89,9 +97,13 @@ def strong_graph(slices, columns, values, labels, chosen, place, neighbours, wei
 
     Args: chosen: rows; place: the number of each row among them, or -1.
     """
-    for node in prange(chosen.shape[0]):
+    nodes, degree = neighbours.shape
+    lists = neighbours.reshape(nodes * degree)
+    strengths = weights.reshape(nodes * degree)
+    touches = touch.reshape(nodes * degree)
+    for node in prange(nodes):
         strong_of_row(
-            slices, columns, values, place, labels, chosen[node], node, neighbours, weights, touch
+            slices, columns, values, place, labels, chosen[node], node, lists, strengths, touches
         )  # fmt: skip
 
 
@@ -197,11 +209,12 @@ def collapse_group(
         a = members[g, m]
         if a < 0:
             break
-        for t in range(6):
-            b = neighbours[a, t]
+        at = np.uint64(6 * a)
+        for t in range(np.uint64(6)):
+            b = neighbours[at + t]
             if b < 0:
                 break
-            h = group[b]
+            h = group[np.uint32(b)]
             if h < 0 or h == g:
                 continue
             place = 0
@@ -212,22 +225,23 @@ def collapse_group(
                 sums[place] = 0.0
                 counts[place] = 0
                 found += 1
-            sums[place] += weights[a, t] * touch[a, t]
-            counts[place] += touch[a, t]
+            sums[place] += weights[at + t] * touch[at + t]
+            counts[place] += touch[at + t]
     largest = np.float32(0.0)
     for place in range(found):
         largest = max(largest, sums[place] / counts[place])
-    kept = 0
+    kept = np.uint64(0)
+    first = np.uint64(6 * g)
     for place in range(found):
         mean = sums[place] / counts[place]
         broad = 2 * counts[place] >= min(sizes[g], sizes[near[place]])
         if broad and mean >= np.float32(0.25) * largest:
             kept = keep_strongest(
-                near[place], mean, counts[place], kept, g, new_neighbours, new_weights,
+                near[place], mean, counts[place], kept, first, new_neighbours, new_weights,
                 new_touch,
             )  # fmt: skip
-    for t in range(kept, 6):
-        new_neighbours[g, t] = -1
+    for t in range(kept, np.uint64(6)):
+        new_neighbours[first + t] = -1
 
 
 @parallel_kernel
@@ -235,15 +249,19 @@ def collapse_graph(
     neighbours, weights, touch, group, members, sizes, new_neighbours, new_weights, new_touch
 ):
     """Make the graph of the groups. Weights are means per contact; touch counts contacts."""
+    nodes, degree = neighbours.shape
     count = new_neighbours.shape[0]
+    lists, new_lists = neighbours.reshape(nodes * degree), new_neighbours.reshape(count * degree)
+    strengths, new_strengths = weights.reshape(nodes * degree), new_weights.reshape(count * degree)
+    touches, new_touches = touch.reshape(nodes * degree), new_touch.reshape(count * degree)
     for block in prange((count + 1023) // 1024):
         near = np.empty(24, dtype=np.int32)
         sums = np.empty(24, dtype=np.float32)
         counts = np.empty(24, dtype=np.int32)
         for g in range(1024 * block, min(1024 * block + 1024, count)):
             collapse_group(
-                neighbours, weights, touch, group, members, sizes, g, near, sums, counts,
-                new_neighbours, new_weights, new_touch,
+                lists, strengths, touches, group, members, sizes, g, near, sums, counts, new_lists,
+                new_strengths, new_touches,
             )  # fmt: skip
 
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.jit import device, inlined, parallel_kernel, prange
 
 
-@device
+@inlined
 def add_entry(keys, sums, used, count, key, value):
     """Add value to the entry of key; return the number of entries."""
     mask = np.uint32(keys.shape[0] - 1)
@@ -35,20 +35,25 @@ def add_entry(keys, sums, used, count, key, value):
         place = (place + np.uint32(1)) & mask
 
 
-@device
+@inlined
 def clear_entries(keys, used, count):
     """Empty the table."""
     for t in range(count):
         keys[used[t]] = -1
 
 
-@device
+@inlined
 def add_row(slices, columns, values, row, factor, keys, sums, used, count):
     """Add factor times a row of the matrix; return the number of entries."""
-    for e in range(slices[row >> 3] + (row & 7), slices[(row >> 3) + 1], 8):
+    row = np.uint32(row)
+    one, three, seven = np.uint32(1), np.uint32(3), np.uint32(7)
+    e = np.uint64(slices[row >> three]) + np.uint64(row & seven)
+    end = np.uint64(slices[(row >> three) + one])
+    while e < end:
         value = np.float64(values[e])
         if value != 0.0:
             count = add_entry(keys, sums, used, count, columns[e], factor * value)
+        e += np.uint64(8)
     return count
 
 
@@ -162,9 +167,9 @@ def prolongator_rows(
 def collapse(p_starts, p_columns, p_values, keys, sums, used, count, out_keys, out_sums, out_used):
     """Write w' P to the empty out table; return its count."""
     made = 0
-    for t in range(count):
-        key, value = keys[used[t]], sums[used[t]]
-        for e in range(p_starts[key], p_starts[key + 1]):
+    for t in range(np.uint64(count)):
+        key, value = np.uint32(keys[np.uint32(used[t])]), sums[np.uint32(used[t])]
+        for e in range(np.uint64(p_starts[key]), np.uint64(p_starts[key + np.uint32(1)])):
             made = add_entry(
                 out_keys, out_sums, out_used, made, p_columns[e], value * p_values[e]
             )  # fmt: skip
@@ -302,7 +307,7 @@ def energy_of_aggregate(
     return not full
 
 
-@device
+@inlined
 def entry_of(keys, sums, key):
     """Value of a key, zero if it is not there."""
     mask = np.uint32(keys.shape[0] - 1)

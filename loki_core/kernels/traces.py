@@ -11,9 +11,9 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.block_samples import velocity_at
-from loki_core.kernels.jit import device
+from loki_core.kernels.jit import device, inlined
 from loki_core.kernels.row_samples import common_voxel, has_room, linear_samples, middle_of
-from loki_core.kernels.rows import LANES, inlined, load, store, within
+from loki_core.kernels.rows import LANES, load, store, within
 
 
 @device
