@@ -26,9 +26,11 @@ from loki_core.kernels.mac_grid import (
     FLUID,
     count_pressure_entries,
     fill_pressure_matrix,
+    guess_pressure,
     let_ambient_faces_flow,
     negative_divergence,
     subtract_pressure_gradient,
+    total_pressure,
 )
 from loki_core.linear_solvers.choice import NAMES
 from loki_core.linear_solvers.fluid_solve import (
@@ -86,13 +88,14 @@ class PressureAction(Action, behavior=PressureMaterial):
     def solve(self, access: Access, step: Step) -> None:
         """Make the velocity free of divergence."""
         volume, scale = self.target.volume, self._pressure_scale(step.dt)
-        pushing = volume.local("pressure") if self._pushing is None else self._pushing
-        before = pushing.astype(np.float64).reshape(-1) / scale
+        pressure, kind = volume.local("pressure").reshape(-1), volume.local("kind").reshape(-1)
+        before = pressure if self._pushing is None else self._pushing.reshape(-1)
         # What the pressure has already done before the velocity was carried along is not missing.
-        q = self.project(step.dt, (1.0 - self._pushed) * before)
-        kind = volume.local("kind").reshape(-1)
-        total = np.where(kind == FLUID, q + self._pushed * before, 0.0) * scale
-        volume.local("pressure")[:] = total.reshape(volume.local("pressure").shape)
+        # Cells may have become ambient air since the last step.
+        q = np.empty(len(pressure))
+        guess_pressure(before, kind, (1.0 - self._pushed) / scale, q)
+        self.project(step.dt, q)
+        total_pressure(q, scale, before, self._pushed, kind, pressure)
         volume.mark_written("pressure")
         assert self.report is not None
         self.iterations = self.report.iterations
@@ -129,7 +132,6 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._assemble(dt, mobility)
         rhs = self._divergence(dt)
         q = np.zeros_like(rhs) if guess is None else guess
-        q[volume.local("kind").reshape(-1) != FLUID] = 0.0  # ambient air since the last step
         tolerance = float(self.settings.tolerance)
         self.report = self._solve.solve(
             rhs,

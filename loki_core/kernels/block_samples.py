@@ -1,7 +1,7 @@
 """Samples in a dense block of voxels with constant strides, one place at a time.
 
-`p` is the lowest voxel of the cube around a place, the fractions are in [0, 1]. Formulas are written
-in differences, so that a constant field stays as it is to the last bit.
+`p` is the lowest voxel of the cube around a place, the fractions are in [0, 1]. Formulas are
+written in differences, so that a constant field stays as it is to the last bit.
 """
 
 from __future__ import annotations

@@ -367,6 +367,20 @@ def subtract_run(q, fraction, mobility, has_mobility, velocity, face, above, bel
 
 
 @parallel_kernel
+def guess_pressure(pressure, kind, factor, q):
+    """Write factor * pressure of FLUID cells to q, 0 elsewhere; all flat."""
+    for n in prange(q.shape[0]):
+        q[n] = factor * pressure[n] if kind[n] == FLUID else 0.0
+
+
+@parallel_kernel
+def total_pressure(q, scale, before, pushed, kind, pressure):
+    """Write scale * q + pushed * before of FLUID cells to pressure, 0 elsewhere; all flat."""
+    for n in prange(q.shape[0]):
+        pressure[n] = scale * q[n] + pushed * before[n] if kind[n] == FLUID else 0.0
+
+
+@parallel_kernel
 def let_ambient_faces_flow(kind, neighbours, velocity):
     """Give faces between ambient air and nothing the velocity of the next face inwards."""
     for b in prange(neighbours.shape[0]):
@@ -377,7 +391,10 @@ def let_ambient_faces_flow(kind, neighbours, velocity):
 def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
     """Do one Bucket. The faces that are read belong to voxels that are not ambient borders."""
     r = kind.shape[2]
-    for a in range(3):
+    others = 0
+    for one in kind[b].reshape(-1):
+        others += one != FLUID
+    for a in range(3 if others else 0):
         for i in range(r):
             for j in range(r):
                 for k in range(r):

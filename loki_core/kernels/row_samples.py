@@ -170,9 +170,10 @@ def plane_extremes(block, p, stride_y, below_y, below_z):
 
 @inlined
 def stencil_bounds(block, p, stride_x, stride_y, below):
-    """Least and greatest of eight stencils of 2^3 voxels, below (x, y, z) their common voxels or on.
+    """Least and greatest of eight stencils of 2^3 voxels.
 
-    What is not a number counts only where it is the common voxel.
+    Args: below: masks (x, y, z) of stencils that begin before their common voxel. What is not a
+    number counts only where it is the common voxel.
     """
     before = plane_extremes(block, p - stride_x, stride_y, below[1], below[2])
     here = plane_extremes(block, p, stride_y, below[1], below[2])

@@ -15,15 +15,14 @@ from llvmlite import ir
 from numba.core import types
 from numba.core.datamodel import models
 from numba.core.extending import intrinsic, lower_builtin, lower_cast, register_model
-from numba.core.typing import signature
-from numba.core.typing.templates import AbstractTemplate, infer_global
+from numba.core.typing.templates import AbstractTemplate, infer_global, signature
 
 LANES = 8
 FLAGS = ("contract",)
 COUNTER = ir.IntType(32)
 
 
-class RowType(types.Type):  # type: ignore[misc]
+class RowType(types.Type):
     """Eight numbers of one dtype."""
 
     def __init__(self, dtype: Any) -> None:
@@ -31,7 +30,7 @@ class RowType(types.Type):  # type: ignore[misc]
         super().__init__(name=f"Row({dtype})")
 
 
-class MaskType(types.Type):  # type: ignore[misc]
+class MaskType(types.Type):
     """Eight truth values."""
 
     def __init__(self) -> None:
@@ -42,19 +41,19 @@ MASK = MaskType()
 
 
 @register_model(RowType)
-class _RowModel(models.PrimitiveModel):  # type: ignore[misc]
+class _RowModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         element = manager.lookup(kind.dtype).get_value_type()
         super().__init__(manager, kind, ir.VectorType(element, LANES))
 
 
 @register_model(MaskType)
-class _MaskModel(models.PrimitiveModel):  # type: ignore[misc]
+class _MaskModel(models.PrimitiveModel):
     def __init__(self, manager: Any, kind: Any) -> None:
         super().__init__(manager, kind, ir.VectorType(ir.IntType(1), LANES))
 
 
-@lower_cast(types.Number, RowType)
+@lower_cast(types.Number, RowType)  # type: ignore[untyped-decorator]
 def _repeat(context: Any, builder: Any, kind: Any, row: Any, value: Any) -> Any:
     value = context.cast(builder, value, kind, row.dtype)
     vector = context.get_value_type(row)
@@ -67,14 +66,14 @@ def _declare_operator(sign: Any, makes_mask: bool, make: Callable[..., Any]) -> 
     """Give rows, or a row and a number, a binary operator."""
 
     @infer_global(sign)
-    class _Operator(AbstractTemplate):  # type: ignore[misc]
+    class _Operator(AbstractTemplate):
         def generic(self, arguments: Any, keywords: Any) -> Any:
             rows = [one for one in arguments if isinstance(one, RowType)]
             if len(arguments) != 2 or not rows or (len(rows) == 2 and rows[0] != rows[1]):
                 return None
             return signature(MASK if makes_mask else rows[0], rows[0], rows[0])
 
-    @lower_builtin(sign, RowType, RowType)
+    @lower_builtin(sign, RowType, RowType)  # type: ignore[untyped-decorator]
     def _lower(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
         return make(builder, *arguments)
 
@@ -82,6 +81,7 @@ def _declare_operator(sign: Any, makes_mask: bool, make: Callable[..., Any]) -> 
 _declare_operator(operator.add, False, lambda b, x, y: b.fadd(x, y, flags=FLAGS))
 _declare_operator(operator.sub, False, lambda b, x, y: b.fsub(x, y, flags=FLAGS))
 _declare_operator(operator.mul, False, lambda b, x, y: b.fmul(x, y, flags=FLAGS))
+_declare_operator(operator.truediv, False, lambda b, x, y: b.fdiv(x, y, flags=FLAGS))
 for _sign, _word in (
     (operator.lt, "<"),
     (operator.gt, ">"),
@@ -93,12 +93,12 @@ for _sign, _word in (
 
 
 @infer_global(operator.and_)
-class _And(AbstractTemplate):  # type: ignore[misc]
+class _And(AbstractTemplate):
     def generic(self, arguments: Any, keywords: Any) -> Any:
         return signature(MASK, MASK, MASK) if tuple(arguments) == (MASK, MASK) else None
 
 
-@lower_builtin(operator.and_, MaskType, MaskType)
+@lower_builtin(operator.and_, MaskType, MaskType)  # type: ignore[untyped-decorator]
 def _both(context: Any, builder: Any, _: Any, arguments: Any) -> Any:
     return builder.and_(*arguments)
 
@@ -111,7 +111,7 @@ def _place(context: Any, builder: Any, kind: Any, array: Any, index_kind: Any, i
     return builder.bitcast(builder.gep(data, [index]), vector.as_pointer())
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def load(typing: Any, values: Any, at: Any) -> Any:
     """Eight numbers from values[at] on."""
 
@@ -122,7 +122,7 @@ def load(typing: Any, values: Any, at: Any) -> Any:
     return RowType(values.dtype)(values, at), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def store(typing: Any, values: Any, at: Any, row: Any) -> Any:
     """Write eight numbers from values[at] on."""
 
@@ -139,7 +139,7 @@ def store(typing: Any, values: Any, at: Any, row: Any) -> Any:
     return types.void(values, at, row), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def put(typing: Any, row: Any, number: Any, value: Any) -> Any:
     """The row with another number in one lane."""
 
@@ -150,14 +150,14 @@ def put(typing: Any, row: Any, number: Any, value: Any) -> Any:
     return row(row, number, row.dtype), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def repeated(typing: Any, value: Any) -> Any:
     """A row of eight times the same number."""
     row = RowType(value)
     return row(row), lambda context, builder, kinds, arguments: arguments[0]
 
 
-@intrinsic(prefer_literal=True)  # type: ignore[untyped-decorator]
+@intrinsic(prefer_literal=True)
 def joined(typing: Any, row: Any, other: Any, count: Any) -> Any:
     """The last `count` numbers of a row, then the first ones of another; `count` is a constant."""
     if not isinstance(count, types.IntegerLiteral):
@@ -171,7 +171,7 @@ def joined(typing: Any, row: Any, other: Any, count: Any) -> Any:
     return row(row, other, count), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def lane(typing: Any, row: Any, number: Any) -> Any:
     """One number of a row."""
 
@@ -182,19 +182,42 @@ def lane(typing: Any, row: Any, number: Any) -> Any:
     return row.dtype(row, number), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def numbers(typing: Any, row: Any, like: Any) -> Any:
-    """A row of small whole numbers as a row of the type of `like`."""
+    """A row, of small whole numbers or of others, as a row of the type of `like`."""
     target = RowType(like)
 
     def make(context: Any, builder: Any, kinds: Any, arguments: Any) -> Any:
-        wide = builder.zext(arguments[0], ir.VectorType(COUNTER, LANES))
-        return builder.sitofp(wide, context.get_value_type(target))
+        kind, value, source = context.get_value_type(target), arguments[0], row.dtype
+        if source in types.integer_domain:
+            extend = builder.sext if source.signed else builder.zext
+            return builder.sitofp(extend(value, ir.VectorType(COUNTER, LANES)), kind)
+        if source.bitwidth == like.bitwidth:
+            return value
+        wider = source.bitwidth < like.bitwidth
+        return builder.fpext(value, kind) if wider else builder.fptrunc(value, kind)
 
     return target(row, like), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
+def total(typing: Any, row: Any) -> Any:
+    """Sum of the eight numbers, in one order always."""
+
+    def make(context: Any, builder: Any, kinds: Any, arguments: Any) -> Any:
+        value, step = arguments[0], LANES // 2
+        while step:
+            order = [number ^ step for number in range(LANES)]
+            swap = ir.Constant(ir.VectorType(COUNTER, LANES), order)
+            other = builder.shuffle_vector(value, value, swap)
+            value = builder.fadd(value, other, flags=FLAGS)
+            step //= 2
+        return builder.extract_element(value, COUNTER(0))
+
+    return row.dtype(row), make
+
+
+@intrinsic
 def cut(typing: Any, row: Any) -> Any:
     """Numbers without their fractions."""
 
@@ -205,7 +228,7 @@ def cut(typing: Any, row: Any) -> Any:
     return row(row), make
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def choose(typing: Any, mask: Any, row: Any, other: Any) -> Any:
     """`row` where the mask is true, else `other`; one of the two may be a number."""
     kind = row if isinstance(row, RowType) else other
@@ -215,7 +238,7 @@ def choose(typing: Any, mask: Any, row: Any, other: Any) -> Any:
 def _extreme(word: str) -> Any:
     """Make the function that keeps a where b is not a number, and the better one otherwise."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def pick(typing: Any, a: Any, b: Any) -> Any:
         kind = a if isinstance(a, RowType) else b
 
@@ -234,7 +257,7 @@ def _better(builder: Any, word: str, a: Any, b: Any) -> Any:
 def _reduction(word: str) -> Any:
     """Make the function that returns the number which wins against all others of a row."""
 
-    @intrinsic  # type: ignore[untyped-decorator]
+    @intrinsic
     def reduce(typing: Any, row: Any) -> Any:
         def make(context: Any, builder: Any, kinds: Any, arguments: Any) -> Any:
             value, step = arguments[0], LANES // 2
@@ -254,7 +277,7 @@ larger, smaller = _extreme(">"), _extreme("<")
 greatest, least = _reduction(">"), _reduction("<")
 
 
-@intrinsic  # type: ignore[untyped-decorator]
+@intrinsic
 def bits(typing: Any, mask: Any) -> Any:
     """The mask as a whole number, lane 0 in the lowest bit."""
 

@@ -81,8 +81,16 @@ def lane(row: Any, number: Any) -> Any:
 
 @_row_function
 def numbers(row: Any, like: Any) -> Any:
-    """A row of small whole numbers as a row of the type of `like`."""
+    """A row, of small whole numbers or of others, as a row of the type of `like`."""
     return row.astype(type(like))
+
+
+@_row_function
+def total(row: Any) -> Any:
+    """Sum of the eight numbers, in one order always."""
+    row = row[:4] + row[4:]
+    row = row[:2] + row[2:]
+    return row[0] + row[1]
 
 
 @_row_function
@@ -152,3 +160,12 @@ def store_first(values, at, row, count):
     else:
         for k in range(count):
             values[at + np.uint64(k)] = lane(row, k)
+
+
+@inlined
+def gather(values, columns, at):
+    """The values at eight columns that are listed from columns[at] on."""
+    row = repeated(values[np.uint32(columns[at])])
+    for k in range(np.uint64(1), np.uint64(LANES)):
+        row = put(row, k, values[np.uint32(columns[at + k])])
+    return row

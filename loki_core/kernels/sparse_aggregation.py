@@ -137,7 +137,7 @@ def join_chains(neighbours, active, stamp, group, members):
     """Join nodes into chains of up to three, then leftovers to a neighbour; return the count.
 
     Args: neighbours int32 [nodes, 6]; active bool [nodes]: others stay out; stamp int32 [nodes],
-    filled with -1; group int32 [nodes], filled with -1; members int32 [nodes, 4], filled with -1.
+    filled with -1; group int32 [nodes], filled with -1; members int32 [nodes, 4].
     """
     count = 0
     nodes = neighbours.shape[0]
@@ -146,6 +146,9 @@ def join_chains(neighbours, active, stamp, group, members):
             continue
         group[a] = count
         members[count, 0] = a
+        members[count, 1] = -1
+        members[count, 2] = -1
+        members[count, 3] = -1
         for t in range(6):
             b = neighbours[a, t]
             if b < 0:

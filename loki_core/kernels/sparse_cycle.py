@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, parallel_kernel, prange, straight_line
+from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.rows import LANES, choose, load_first, store_first
 from loki_core.kernels.sparse_sliced import slice_product
 
 
@@ -30,17 +31,6 @@ def scaled_start(inverse_diagonal, r, factor, x):
 
 
 @device
-def relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out):
-    """Smooth the rows of one slice."""
-    for lane in range(count):
-        i = base + lane
-        moved = momentum * x[i] + factor * inverse_diagonal[i] * (r[i] - product[lane])
-        if memory != np.float32(0.0):
-            moved -= memory * out[i]
-        out[i] = x[i] + moved
-
-
-@device
 def relax_block(
     slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first, last,
     rows, out,
@@ -48,15 +38,15 @@ def relax_block(
     """Smooth slices first to last."""
     for s in range(first, last):
         product = slice_product(slices, runs, columns, values, x, s)
-        base, count = np.uint64(8) * np.uint64(s), np.uint64(8)
-        if 8 * s + 8 <= rows:
-            relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out)
-        else:
-            count = np.uint64(rows - 8 * s)
-            relax_rows(product, inverse_diagonal, r, x, factor, momentum, memory, base, count, out)
+        at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
+        here = load_first(x, at, count)
+        scale = load_first(inverse_diagonal, at, count) * factor
+        moved = here * momentum + scale * (load_first(r, at, count) - product)
+        if memory != np.float32(0.0):
+            moved = moved - load_first(out, at, count) * memory
+        store_first(out, at, here + moved, count)
 
 
-@straight_line
 @parallel_kernel
 def relax(slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out):
     """One step of a Chebyshev smoother.
@@ -75,25 +65,15 @@ def relax(slices, runs, columns, values, inverse_diagonal, r, x, factor, momentu
 
 
 @device
-def residual_rows(product, inverse_diagonal, r, base, count, out):
-    """D^-1 (r - A x) of one slice."""
-    for lane in range(count):
-        out[base + lane] = inverse_diagonal[base + lane] * (r[base + lane] - product[lane])
-
-
-@device
 def residual_block(slices, runs, columns, values, inverse_diagonal, r, x, first, last, rows, out):
     """D^-1 (r - A x) of slices first to last."""
     for s in range(first, last):
         product = slice_product(slices, runs, columns, values, x, s)
-        base = np.uint64(8) * np.uint64(s)
-        if 8 * s + 8 <= rows:
-            residual_rows(product, inverse_diagonal, r, base, np.uint64(8), out)
-        else:
-            residual_rows(product, inverse_diagonal, r, base, np.uint64(rows - 8 * s), out)
+        at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
+        left = load_first(r, at, count) - product
+        store_first(out, at, load_first(inverse_diagonal, at, count) * left, count)
 
 
-@straight_line
 @parallel_kernel
 def scaled_residual(slices, runs, columns, values, inverse_diagonal, r, x, out):
     """Write D^-1 (r - A x) to out."""
@@ -107,29 +87,20 @@ def scaled_residual(slices, runs, columns, values, inverse_diagonal, r, x, out):
 
 
 @device
-def transfer_rows(product, inverse_diagonal, omega, v, base, count, out):
-    """D v - omega A v of one slice."""
-    for lane in range(count):
-        i = base + lane
-        d = inverse_diagonal[i]
-        out[i] = v[i] / d - omega * product[lane] if d > np.float32(0.0) else np.float32(0.0)
-
-
-@device
 def transfer_block(
     slices, runs, columns, values, inverse_diagonal, omega, v, first, last, rows, out
 ):
     """D v - omega A v of slices first to last."""
+    zero, one = np.float32(0.0), np.float32(1.0)
     for s in range(first, last):
         product = slice_product(slices, runs, columns, values, v, s)
-        base = np.uint64(8) * np.uint64(s)
-        if 8 * s + 8 <= rows:
-            transfer_rows(product, inverse_diagonal, omega, v, base, np.uint64(8), out)
-        else:
-            transfer_rows(product, inverse_diagonal, omega, v, base, np.uint64(rows - 8 * s), out)
+        at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
+        inverse = load_first(inverse_diagonal, at, count)
+        used = inverse > zero
+        left = load_first(v, at, count) / choose(used, inverse, one) - product * omega
+        store_first(out, at, choose(used, left, zero), count)
 
 
-@straight_line
 @parallel_kernel
 def smooth_transposed(slices, runs, columns, values, inverse_diagonal, omega, v, out):
     """Write S' r = r - omega A D^-1 r to out, given v = D^-1 r."""
@@ -162,27 +133,18 @@ def prolong(aggregate, coarse, fine):
 
 
 @device
-def correct_rows(product, inverse_diagonal, omega, e, base, count, x):
-    """X += S e of one slice."""
-    for lane in range(count):
-        i = base + lane
-        if inverse_diagonal[i] > np.float32(0.0):
-            x[i] += e[i] - omega * inverse_diagonal[i] * product[lane]
-
-
-@device
 def correct_block(slices, runs, columns, values, inverse_diagonal, omega, e, first, last, rows, x):
     """X += S e of slices first to last."""
+    zero = np.float32(0.0)
     for s in range(first, last):
         product = slice_product(slices, runs, columns, values, e, s)
-        base = np.uint64(8) * np.uint64(s)
-        if 8 * s + 8 <= rows:
-            correct_rows(product, inverse_diagonal, omega, e, base, np.uint64(8), x)
-        else:
-            correct_rows(product, inverse_diagonal, omega, e, base, np.uint64(rows - 8 * s), x)
+        at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
+        inverse = load_first(inverse_diagonal, at, count)
+        step = load_first(e, at, count) - inverse * (product * omega)
+        moved = load_first(x, at, count) + choose(inverse > zero, step, zero)
+        store_first(x, at, moved, count)
 
 
-@straight_line
 @parallel_kernel
 def add_smoothed(slices, runs, columns, values, inverse_diagonal, omega, e, x):
     """Add the smoothed correction S e = e - omega D^-1 A e to x."""

@@ -11,7 +11,8 @@ vector at once and does not read the columns. Elsewhere it is -1.
 
 Beside compressed rows (CSR) this takes the same memory where row lengths are alike, and the product
 runs at the speed of memory, because eight rows are summed side by side. Vectors may be float32 or
-float64, whatever the matrix is.
+float64, whatever the matrix is. Whole numbers are stored in one byte: those of a stencil without
+solids are 1 and 6, and less memory is read.
 """
 
 from __future__ import annotations
@@ -20,14 +21,23 @@ import numpy as np
 
 from loki_core.kernels.jit import (
     device,
+    inlined,
     kernel,
     parallel_kernel,
     prange,
-    straight_line,
     strict_kernel,
 )
+from loki_core.kernels.rows import (
+    LANES,
+    gather,
+    lane,
+    load,
+    numbers,
+    repeated,
+    store_first,
+    total,
+)
 
-LANES = 8
 BLOCK = 4096  # rows a partial sum goes over: fixed, so that threads do not change results
 
 
@@ -54,9 +64,9 @@ def fill_slices(indptr, indices, data, slices, columns, values):
 def fill_slice(indptr, indices, data, rows, s, slices, columns, values):
     """Copy the rows of one slice."""
     end = np.uint64(slices[s + 1])
-    for lane in range(8):
-        i = 8 * s + lane
-        target = np.uint64(slices[s] + lane)
+    for k in range(LANES):
+        i = LANES * s + k
+        target = np.uint64(slices[s] + k)
         if i < rows:
             for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
                 columns[target] = indices[e]
@@ -107,68 +117,46 @@ def find_runs(columns, runs):
     for slot in prange(runs.shape[0]):
         first = columns[8 * slot]
         follows = True
-        for lane in range(1, 8):
-            follows = follows and columns[8 * slot + lane] == first + lane
+        for k in range(1, LANES):
+            follows = follows and columns[LANES * slot + k] == first + k
         runs[slot] = first if follows else -1
 
 
-@device
+@inlined
 def slice_product(slices, runs, columns, values, x, s):
-    """A x of the eight rows of slice s, as a tuple; spelt out, so that LLVM makes vectors."""
+    """A x of the eight rows of slice s."""
     e = np.uint64(slices[s])
     end = np.uint64(slices[s + 1])
-    a0 = x.dtype.type(0.0)
-    a1 = a2 = a3 = a4 = a5 = a6 = a7 = a0
+    zero = x.dtype.type(0.0)
+    sums = repeated(zero)
     while e < end:
         first = runs[e >> np.uint64(3)]
         if first >= 0:
-            start = np.uint64(first)
-            a0 += values[e] * x[start]
-            a1 += values[e + np.uint64(1)] * x[start + np.uint64(1)]
-            a2 += values[e + np.uint64(2)] * x[start + np.uint64(2)]
-            a3 += values[e + np.uint64(3)] * x[start + np.uint64(3)]
-            a4 += values[e + np.uint64(4)] * x[start + np.uint64(4)]
-            a5 += values[e + np.uint64(5)] * x[start + np.uint64(5)]
-            a6 += values[e + np.uint64(6)] * x[start + np.uint64(6)]
-            a7 += values[e + np.uint64(7)] * x[start + np.uint64(7)]
+            factor = load(x, np.uint64(first))
         else:
-            a0 += values[e] * x[np.uint32(columns[e])]
-            a1 += values[e + np.uint64(1)] * x[np.uint32(columns[e + np.uint64(1)])]
-            a2 += values[e + np.uint64(2)] * x[np.uint32(columns[e + np.uint64(2)])]
-            a3 += values[e + np.uint64(3)] * x[np.uint32(columns[e + np.uint64(3)])]
-            a4 += values[e + np.uint64(4)] * x[np.uint32(columns[e + np.uint64(4)])]
-            a5 += values[e + np.uint64(5)] * x[np.uint32(columns[e + np.uint64(5)])]
-            a6 += values[e + np.uint64(6)] * x[np.uint32(columns[e + np.uint64(6)])]
-            a7 += values[e + np.uint64(7)] * x[np.uint32(columns[e + np.uint64(7)])]
-        e += np.uint64(8)
-    return a0, a1, a2, a3, a4, a5, a6, a7
-
-
-@device
-def multiply_rows(product, x, base, count, out):
-    """Write a slice's rows to out; return x . A x of them."""
-    total = 0.0
-    for lane in range(count):
-        out[base + lane] = product[lane]
-        total += x[base + lane] * product[lane]
-    return total
+            factor = gather(x, columns, e)
+        sums = sums + numbers(load(values, e), zero) * factor
+        e += np.uint64(LANES)
+    return sums
 
 
 @device
 def multiply_block(slices, runs, columns, values, x, first, last, rows, out):
     """Write A x for slices first to last; return x . A x of these rows."""
-    total = 0.0
+    sums = repeated(x.dtype.type(0.0))
+    rest = 0.0
     for s in range(first, last):
         product = slice_product(slices, runs, columns, values, x, s)
-        base = np.uint64(8) * np.uint64(s)
-        if 8 * s + 8 <= rows:
-            total += multiply_rows(product, x, base, np.uint64(8), out)
+        at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
+        store_first(out, at, product, count)
+        if count == LANES:
+            sums = sums + load(x, at) * product
         else:
-            total += multiply_rows(product, x, base, np.uint64(rows - 8 * s), out)
-    return total
+            for k in range(count):
+                rest += x[at + np.uint64(k)] * lane(product, k)
+    return total(sums) + rest
 
 
-@straight_line
 @parallel_kernel
 def multiply(slices, runs, columns, values, x, out, partial):
     """Write A x to out, and x . A x of each block of 4096 rows to partial."""

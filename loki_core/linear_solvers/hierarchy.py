@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from loki_core.errors import SetupError
 from loki_core.kernels import sparse_aggregation as aggregation
 from loki_core.kernels import sparse_cycle as cycle
+from loki_core.kernels.rows import LANES
 from loki_core.kernels.sparse_galerkin import (
     coarse_rows,
     compact_rows,
@@ -26,7 +27,6 @@ from loki_core.kernels.sparse_galerkin import (
     prolongator_rows,
     smoothing_energies,
 )
-from loki_core.kernels.sparse_sliced import LANES
 from loki_core.linear_solvers.halo import Halo, ranges
 from loki_core.linear_solvers.sparse_system import Boxes, SlicedMatrix
 
@@ -282,7 +282,7 @@ def _join(graph: _Graph, active: Array) -> tuple[Array, Array, int]:
     nodes = len(active)
     group = np.full(nodes, -1, dtype=np.int32)
     stamp = np.full(nodes, -1, dtype=np.int32)
-    members = np.full((nodes, 4), -1, dtype=np.int32)
+    members = np.empty((nodes, 4), dtype=np.int32)
     count = int(aggregation.join_chains(graph.neighbours, active, stamp, group, members))
     renumbered = stamp[:count]
     count = int(aggregation.join_leftovers(graph.neighbours, group, members, count, renumbered))

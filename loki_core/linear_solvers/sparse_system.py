@@ -2,9 +2,9 @@
 
 This rank's rows arrive in compressed form. Columns 0 .. size - 1 are its own rows; the columns that
 follow are ghosts, rows of other ranks, whose global numbers the caller gives. The matrix is kept
-once, in slices of eight rows (see kernels/sparse_sliced.py), in float32 if it came so or loses
-nothing by it, else in float64; vectors are float64. A row of zeros belongs to an unknown that takes
-part in nothing.
+once, in slices of eight rows (see kernels/sparse_sliced.py), in one byte or in float32 where it
+loses nothing by it or came so, else in float64; vectors are float64. A row of zeros belongs to an
+unknown that takes part in nothing.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
+from loki_core.kernels.rows import LANES
 from loki_core.kernels.sparse_sliced import (
     BLOCK,
-    LANES,
     dot_blocks,
     extract_diagonal,
     fill_rows,
@@ -44,7 +44,7 @@ class SlicedMatrix:
     Attributes:
         rows: Number of rows.
         slices: Where each slice begins, int64 [ceil(rows / 8) + 1].
-        columns, values: Entries, int32 and float32 or float64.
+        columns, values: Entries, int32 and int8, float32 or float64.
     """
 
     def __init__(self, rows: int, slices: Array, columns: Array, values: Array) -> None:
@@ -208,7 +208,8 @@ class SparseSystem:
 
     def csr(self) -> Rows:
         """This rank's rows as (indptr, indices, data), without stored zeros."""
-        return self.matrix.to_csr()
+        indptr, indices, data = self.matrix.to_csr()
+        return indptr, indices, data.astype(np.result_type(data, np.float32), copy=False)
 
     def column_rows(self) -> NDArray[np.int64]:
         """Global row number of each column."""
@@ -225,18 +226,25 @@ class SparseSystem:
 
 
 def _without_loss(data: Array, comm: Communicator) -> Array:
-    """The data in float32 where every value of every rank survives that, as 1 and 6 do."""
-    loses = False
-    if data.dtype != np.float32:
-        for first in range(0, len(data), 1 << 20):  # the first part mostly decides
-            part = data[first : first + (1 << 20)]
-            with np.errstate(over="ignore"):
-                loses = bool(np.any(part.astype(np.float32) != part))
-            if loses:
-                break
-    if comm.any(loses):
-        return data.astype(np.float64, copy=False)
-    return data.astype(np.float32, copy=False)
+    """The data in the smallest type in which every value of every rank survives.
+
+    Whole numbers, as 1 and 6, fit in a byte; float32 stays as it is otherwise.
+    """
+    for kind in (np.int8, np.float32):
+        if not comm.any(_loses(data, kind)):
+            return data.astype(kind, copy=False)
+    return data.astype(np.float64, copy=False)
+
+
+def _loses(data: Array, kind: Any) -> bool:
+    if data.dtype == kind:
+        return False
+    for first in range(0, len(data), 1 << 20):  # the first part mostly decides
+        part = data[first : first + (1 << 20)]
+        with np.errstate(over="ignore", invalid="ignore"):
+            if np.any(part.astype(kind) != part):
+                return True
+    return False
 
 
 def _complaint(indptr: Array, indices: Array, data: Array, columns: int, kind: str) -> str | None:

@@ -59,8 +59,8 @@ class Regions:
             coords, first, last = (np.repeat(a, counts, axis=0) for a in (coords, first, last))
             coords[:, axis] += first[:, axis] + step
         limit = HALF_RANGE - 1
-        coords = domain.wrap(np.clip(coords, -limit, limit).astype(np.int32))
-        return unpack_buckets(np.unique(pack_buckets(_inside(domain, coords))))
+        wrapped = domain.wrap(np.clip(coords, -limit, limit).astype(np.int32))
+        return unpack_buckets(np.unique(pack_buckets(_inside(domain, wrapped))))
 
 
 def whole_box(domain: GridDomain, label: str) -> Coords:

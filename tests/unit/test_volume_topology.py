@@ -50,9 +50,7 @@ def padded(domain, coords, layers):
 def test_padding_is_counted_from_voxels():
     ranges = np.array([[[2, 0, 7], [5, 0, 7]]])
     one = Regions(np.array([[0, 0, 0]], np.int32), ranges)
-    assert as_set(one.padded(GridDomain(1.0), 2, 8)) == {
-        (0, j, k) for j in (-1, 0) for k in (0, 1)
-    }
+    assert as_set(one.padded(GridDomain(1.0), 2, 8)) == {(0, j, k) for j in (-1, 0) for k in (0, 1)}
     assert as_set(one.padded(GridDomain(1.0), 3, 8)) == {
         (i, j, k) for i in (-1, 0, 1) for j in (-1, 0) for k in (0, 1)
     }
