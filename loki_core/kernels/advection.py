@@ -27,10 +27,12 @@ from loki_core.kernels.rows import (
     choose,
     cut,
     greatest,
+    larger,
     least,
     load,
     load_first,
     numbers,
+    smaller,
     store_first,
     within,
 )
@@ -102,28 +104,51 @@ def sample_one_by_one(source, at, shifts, n, cubic, half, places, values):
 
 
 @inlined
-def noted_stencils(ends, lanes, shifts, stays, first, number):
-    """Where each stencil of a row begins, relative to its voxel, in 15 bits; ESCAPED if it left."""
-    i, j, k = first
-    dx = cut(ends[0] - shifts[0]) - number(i - 16)
-    dy = cut(ends[1] - shifts[1]) - number(j - 16)
-    dz = cut(ends[2] - shifts[2]) - lanes - number(k - 16)
-    return choose(stays, (dx * number(32) + dy) * number(32) + dz, number(65535))
+def noted_axis(place, home, tiny, number):
+    """Where stencils begin along an axis: twice the steps from `home`, and one if alone.
+
+    Alone: the place lies on a voxel, to rounding, and the voxel beyond has no part in the sample.
+    """
+    half = number(0.5)
+    nearest = cut(place + half)
+    off = place - nearest
+    alone = (off <= tiny) & (off >= number(0) - tiny)
+    begin = choose(alone, nearest, cut(place)) - home
+    return begin + begin + choose(alone, number(1), begin * number(0))
+
+
+@inlined
+def noted_stencils(ends, lanes, shifts, stays, first, tiny, number):
+    """Where each stencil of a row begins, relative to its voxel; ESCAPED if it left or is far."""
+    dx = noted_axis(ends[0] - shifts[0], number(first[0] - 9), tiny, number)
+    dy = noted_axis(ends[1] - shifts[1], number(first[1] - 9), tiny, number)
+    dz = noted_axis(ends[2] - shifts[2], lanes + number(first[2] - 9), tiny, number)
+    low, high = smaller(smaller(dx, dy), dz), larger(larger(dx, dy), dz)
+    near = stays & (low >= number(0)) & (high < number(40))
+    return choose(near, (dx * number(40) + dy) * number(40) + dz, number(65535))
+
+
+@inlined
+def read_axis(noted, number):
+    """Steps to stencils along an axis, and a mask of those that are alone."""
+    half = cut(noted * number(0.5))
+    return half - number(9), noted > half + half
 
 
 @inlined
 def read_stencils(note, number):
-    """What was noted: steps (x, y, z) to the stencils, and a mask of those that stayed."""
-    part = number(1) / number(32)
-    above = cut(note * part)
-    dz = note - above * number(32) - number(16)
-    dx = cut(above * part)
-    dy = above - dx * number(32) - number(16)
-    return (dx - number(16), dy, dz), note < number(65535)
+    """What was noted: steps (x, y, z) to the stencils, masks of those alone, and who stayed."""
+    # The nearest number to 1 / 40 is a bit above it, so that whole quotients are not cut down.
+    above = cut(note * number(0.025))
+    dz, z_alone = read_axis(note - above * number(40), number)
+    left = cut(above * number(0.025))
+    dy, y_alone = read_axis(above - left * number(40), number)
+    dx, x_alone = read_axis(left, number)
+    return (dx, dy, dz), (x_alone, y_alone, z_alone), note < number(65535)
 
 
 @inlined
-def limits_of(limit, at, n, first, steps_to, stays, stencils, scratch, number):
+def limits_of(limit, at, n, first, steps_to, alone, stays, stencils, scratch, number):
     """Least and greatest voxel of each stencil of a row."""
     dx, dy, dz = steps_to
     x, y, z = greatest(dx), greatest(dy), greatest(dz)
@@ -132,28 +157,32 @@ def limits_of(limit, at, n, first, steps_to, stays, stencils, scratch, number):
     corner = (first[0] + np.int64(x), first[1] + np.int64(y), first[2] + np.int64(z))
     if close and has_room(corner, n, 1):
         p = np.uint64(at + (corner[0] * n + corner[1]) * n + corner[2])
-        below = dx < x, dy < y, dz < z
-        return stencil_bounds(limit, p, np.uint64(n * n), np.uint64(n), below)
+        sides = (dx < x, alone[0]), (dy < y, alone[1]), (dz < z, alone[2])
+        return stencil_bounds(limit, p, np.uint64(n * n), np.uint64(n), sides)
     store_places((dx, dy, dz), scratch)
-    bounds_one_by_one(limit, at, n, first, bits(stays), scratch, stencils)
+    masks = bits(alone[0]), bits(alone[1]), bits(alone[2])
+    bounds_one_by_one(limit, at, n, first, bits(stays), masks, scratch, stencils)
     return load(stencils, np.uint64(0)), load(stencils, np.uint64(LANES))
 
 
 @device
-def bounds_one_by_one(limit, at, n, first, stays, steps_to, limits):
+def bounds_one_by_one(limit, at, n, first, stays, alone, steps_to, limits):
     """Fill eight least and eight greatest voxels of stencils that are far from each other."""
     i, j, k0 = first
-    stride_y = np.uint64(n)
-    stride_x = stride_y * stride_y
+    one, none = np.uint64(1), np.uint64(0)
     for k in range(LANES):
         limits[k] = steps_to[0]
         limits[k + LANES] = steps_to[0]
-        if (stays >> np.uint32(k)) & np.uint32(1):
+        bit = np.uint32(1) << np.uint32(k)
+        if stays & bit:
+            stride_x = none if alone[0] & bit else np.uint64(n * n)
+            stride_y = none if alone[1] & bit else np.uint64(n)
+            stride_z = none if alone[2] & bit else one
             x = i + np.int64(steps_to[k])
             y = j + np.int64(steps_to[k + LANES])
             z = k0 + k + np.int64(steps_to[k + 2 * LANES])
             p = np.uint64(at + (x * n + y) * n + z)
-            limits[k], limits[k + LANES] = bounds(limit, p, stride_x, stride_y)
+            limits[k], limits[k + LANES] = bounds(limit, p, stride_x, stride_y, stride_z)
 
 
 @inlined
@@ -200,6 +229,7 @@ def advect_bucket(
         start_strides(location, 0, n), start_strides(location, 1, n), start_strides(location, 2, n)
     )  # fmt: skip
     lanes = load(steps, np.uint64(0))
+    tiny = steps[32] * np.finfo(velocity.dtype).eps
     count = min(r, LANES)
     everyone = (np.uint32(1) << np.uint32(count)) - np.uint32(1)
     escaped = 0
@@ -221,11 +251,11 @@ def advect_bucket(
                 row = (i * r + j) * r + k0
                 note = lanes
                 if noting:
-                    note = noted_stencils(ends, lanes, shifts, stays, first, number)
+                    note = noted_stencils(ends, lanes, shifts, stays, first, tiny, number)
                     store_first(notes, np.uint64(note_home + row), note, count)
                 elif bounded:
                     note = numbers(load_first(notes, np.uint64(note_home + row), count), half)
-                steps_to, stayed = read_stencils(note, number)
+                steps_to, alone, stayed = read_stencils(note, number)
                 if bounded:
                     stays = stays & stayed
                 for c in range(first_component, first_component + components):
@@ -250,8 +280,9 @@ def advect_bucket(
                             )  # fmt: skip
                         if bounded:
                             bound = limits_of(
-                                limit, at, n, first, steps_to, stays, stencils, scratch, number
-                            )
+                                limit, at, n, first, steps_to, alone, stays, stencils, scratch,
+                                number,
+                            )  # fmt: skip
                             kept = limited(value, bound, plain, limiter)
                             if limiter == CONSERVED:  # what was cut off is handed on afterwards
                                 store_first(hat, here, value - kept, count)

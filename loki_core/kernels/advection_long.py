@@ -178,6 +178,15 @@ def beyond_side(value, side, plane, first, scale, offset):
     return 0.5 * o if plane else s * value + o
 
 
+@device
+def part_of_stencil(fraction, stride):
+    """Shift to the first voxel that has a part in a sample, and stride to the second or 0."""
+    none = np.uint64(0)
+    if fraction <= 1e-9:
+        return none, none
+    return (stride, none) if fraction >= 1.0 - 1e-9 else (none, stride)
+
+
 @parallel_kernel
 def sample_points(
     values, components, axes, points, cubic, r, period, box, rules, backgrounds,
@@ -235,7 +244,10 @@ def sample_point(
         fz = sz - k
         p = np.uint64(21)
         plain = trilinear(cube, p, np.uint64(16), np.uint64(4), fx, fy, fz)
-        low, high = bounds(cube, p, np.uint64(16), np.uint64(4))
+        shift_x, stride_x = part_of_stencil(fx, np.uint64(16))
+        shift_y, stride_y = part_of_stencil(fy, np.uint64(4))
+        shift_z, stride_z = part_of_stencil(fz, np.uint64(1))
+        low, high = bounds(cube, p + shift_x + shift_y + shift_z, stride_x, stride_y, stride_z)
         value = plain
         if cubic:
             value = tricubic(cube, p, np.uint64(16), np.uint64(4), fx, fy, fz, 0.5)

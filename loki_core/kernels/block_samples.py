@@ -41,9 +41,12 @@ def trilinear(block, p, stride_x, stride_y, fx, fy, fz):
 
 
 @device
-def bounds(block, p, stride_x, stride_y):
-    """Least and greatest of the eight voxels of a cube whose lowest is p."""
-    one = np.uint64(1)
+def bounds(block, p, stride_x, stride_y, stride_z):
+    """Least and greatest of the eight voxels of a cube whose lowest is p.
+
+    A stride is 0 along an axis where the place lies on the voxel itself: the voxel beyond has no
+    part in a sample there, and which of two it is would be chance.
+    """
     low = block[p]
     high = low
     for corner in range(8):
@@ -53,7 +56,7 @@ def bounds(block, p, stride_x, stride_y):
         if corner & 2:
             q += stride_y
         if corner & 1:
-            q += one
+            q += stride_z
         low = min_of(low, block[q])
         high = max_of(high, block[q])
     return low, high

@@ -143,39 +143,43 @@ def cubic_samples(block, p, stride_x, stride_y, ways, zero, half):
 
 
 @inlined
-def extremes(before, here, after, below):
-    """Least and greatest of the middle and the one neighbour that belongs to the stencil."""
-    low = smaller(here[0], choose(below, before[0], after[0]))
-    high = larger(here[1], choose(below, before[1], after[1]))
-    return low, high
+def extremes(before, here, after, sides):
+    """Least and greatest of the one or two of three that belong to the stencil."""
+    below, alone = sides
+    low, high = choose(below, before[0], here[0]), choose(below, before[1], here[1])
+    other_low = choose(alone, low, choose(below, here[0], after[0]))
+    other_high = choose(alone, high, choose(below, here[1], after[1]))
+    return smaller(low, other_low), larger(high, other_high)
 
 
 @inlined
-def line_extremes(block, p, below):
+def line_extremes(block, p, sides):
     """Bounds along z."""
     one = np.uint64(1)
-    here = load(block, p)
-    other = choose(below, load(block, p - one), load(block, p + one))
-    return smaller(here, other), larger(here, other)
+    below, alone = sides
+    before, here, after = load(block, p - one), load(block, p), load(block, p + one)
+    first = choose(below, before, here)
+    second = choose(alone, first, choose(below, here, after))
+    return smaller(first, second), larger(first, second)
 
 
 @inlined
-def plane_extremes(block, p, stride_y, below_y, below_z):
+def plane_extremes(block, p, stride_y, y_sides, z_sides):
     """Bounds along y and z."""
-    before = line_extremes(block, p - stride_y, below_z)
-    here = line_extremes(block, p, below_z)
-    after = line_extremes(block, p + stride_y, below_z)
-    return extremes(before, here, after, below_y)
+    before = line_extremes(block, p - stride_y, z_sides)
+    here = line_extremes(block, p, z_sides)
+    after = line_extremes(block, p + stride_y, z_sides)
+    return extremes(before, here, after, y_sides)
 
 
 @inlined
-def stencil_bounds(block, p, stride_x, stride_y, below):
-    """Least and greatest of eight stencils of 2^3 voxels.
+def stencil_bounds(block, p, stride_x, stride_y, sides):
+    """Least and greatest of eight stencils of up to 2^3 voxels.
 
-    Args: below: masks (x, y, z) of stencils that begin before their common voxel. What is not a
-    number counts only where it is the common voxel.
+    Args: sides: for x, y and z a mask of stencils that begin before their common voxel, and one of
+    those whose place lies on a voxel itself. What is not a number counts only as the first voxel.
     """
-    before = plane_extremes(block, p - stride_x, stride_y, below[1], below[2])
-    here = plane_extremes(block, p, stride_y, below[1], below[2])
-    after = plane_extremes(block, p + stride_x, stride_y, below[1], below[2])
-    return extremes(before, here, after, below[0])
+    before = plane_extremes(block, p - stride_x, stride_y, sides[1], sides[2])
+    here = plane_extremes(block, p, stride_y, sides[1], sides[2])
+    after = plane_extremes(block, p + stride_x, stride_y, sides[1], sides[2])
+    return extremes(before, here, after, sides[0])

@@ -52,8 +52,10 @@ BACKWARDS, FORWARDS = -1.0, 1.0
 #: Components advected together: they share their traces, and scratch memory bounds their number.
 TOGETHER = 4
 BUCKETS_PER_RUN = 8
-#: Edge of the largest block: the number of a voxel in it has 16 bits.
+#: Edge of the largest block.
 LARGEST_BLOCK = 40
+#: Widest halo: steps to a stencil are noted in numbers below 40, twice as fine as a voxel.
+FARTHEST = 8
 #: Long traces that are asked for in one round.
 ROUND = 1 << 18
 
@@ -189,7 +191,7 @@ class _Advector:
         # A trace starts on a face and reads half a voxel farther; velocities around are larger.
         margin, least = (1.75, 3) if self.cubic else (0.75, 2)
         r = self.resolution
-        widest = min(r, (LARGEST_BLOCK - r) // 2)
+        widest = min(r, FARTHEST, (LARGEST_BLOCK - r) // 2)
         halos = np.clip(np.ceil(distance + margin), least, widest)
         self.halos = halos.astype(np.int64)
         # Stencils of long traces reach three voxels from their anchor.
