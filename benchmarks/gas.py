@@ -72,22 +72,28 @@ def box_figures(n: int, steps: int) -> Figures:
 
 
 def plume_figures(n: int, steps: int) -> Figures:
-    """Compare a plume that fills 5 % of its box with Mantaflow on the box, and adaptive."""
+    """Compare a plume that fills 5 % of its box with Mantaflow on the box, and adaptive.
+
+    Means over the steps: some of ours make new Buckets and a new matrix, others do not.
+    """
+    steps *= 2
     ours = measure({"shape": "plume", "size": [n, n, n], "steps": steps})
-    best = ours["step_seconds"]
+    mean = ours["step_seconds_mean"]
     share = f"{ours['voxels']} voxels of ours, {100.0 * ours['voxels'] / n**3:.0f} % of {n}^3"
     figures = {}
     for name, adaptive, goal in (
         ("plume5_vs_mantaflow_box", False, 15.0),
         ("plume5_vs_mantaflow_adaptive", True, 3.0),
     ):
-        peer, why = peer_seconds("plume", n, steps, adaptive=adaptive)
+        peer, why = peer_seconds("plume", n, steps, adaptive=adaptive, key="step_seconds_mean")
         figures[name] = figure(
-            None if peer is None else peer / best,
+            None if peer is None else peer / mean,
             "x",
             goal,
             "higher",
-            why or f"smoke in 5 % of the box; {share}: {best:.3g} s against {peer:.3g} s",
+            why
+            or f"smoke in 5 % of the box; {share}; mean of {steps} steps: {mean:.3g} s against "
+            f"{peer:.3g} s",
         )
     return figures
 
@@ -118,11 +124,11 @@ def memory_figures(n: int) -> Figures:
 
 
 def peer_seconds(
-    shape: str, n: int, steps: int, *, adaptive: bool = False
+    shape: str, n: int, steps: int, *, adaptive: bool = False, key: str = "step_seconds"
 ) -> tuple[float | None, str]:
-    """Return Mantaflow's best step [s] and "", or None and why there is none."""
+    """Return Mantaflow's seconds a step, the best by default, and "", or None and why not."""
     try:
-        return float(smoke_step(shape, n, adaptive=adaptive, steps=steps)["step_seconds"]), ""
+        return float(smoke_step(shape, n, adaptive=adaptive, steps=steps)[key]), ""
     except PeerError as error:
         return None, str(error)
 

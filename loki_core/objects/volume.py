@@ -35,25 +35,17 @@ from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.mac_grid import (
     apply_forces,
     bucket_deviation,
-    classify_box,
     largest_components,
     let_ambient_faces_flow,
     mobility_of_drag,
-    occupied_ranges,
     reset_cells,
-    set_wall_faces,
 )
 from loki_core.objects.object import Object, Scope
-from loki_core.objects.surroundings import (
-    INFLOW,
-    NO_SLIP,
-    OPEN,
-    PERIODIC,
-    SLIP,
-    Surroundings,
-)
+from loki_core.objects.surroundings import Surroundings
+from loki_core.objects.volume_boundaries import classify, hold_walls, surroundings_of
 from loki_core.objects.volume_input import sample_into
-from loki_core.objects.volume_topology import Regions, around_box, whole_box
+from loki_core.objects.volume_occupancy import needed_regions
+from loki_core.objects.volume_topology import Regions, whole_box
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -62,7 +54,6 @@ Array = NDArray[Any]
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 LIMITERS = ("none", "clamp", "revert", "conserve")
 TRIM_EVERY = 8  # substeps after which Buckets that hold nothing are dropped
-FARTHEST = 16  # Buckets that materials are followed ahead in a step
 SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
 OWN_CHANNELS = (
@@ -322,60 +313,12 @@ class Volume(Object):
         """Buckets that the volume should start with; any rank may name any."""
         if self.behavior.region == "box":
             return whole_box(self.scope.domain, self.path)
-        return self._padded(self._needed(stream))
-
-    def _needed(self, stream: Voxels | None = None, dt: float = 0.0) -> Regions:
-        """Where something is, will be at the end of a step, or is about to come in."""
-        domain = self.scope.domain
-        parts = [*self._around()]
-        parts += [emission.wanted_buckets() for emission in self.emissions]
-        if stream is not None:
-            edge = stream.voxel_size * stream.block_resolution
-            corners = stream.origin + stream.coords * edge
-            parts += [around_box(domain, c, c + 0.999999 * edge, self.path) for c in corners]
-        wholes = [Regions.whole(part, self.resolution) for part in parts]
-        return Regions.joined([self._occupied(dt), *wholes])
-
-    def _occupied(self, dt: float) -> Regions:
-        """Boxes of voxels that hold something, widened by the way that it goes in a step."""
-        buckets, volume, r = self.volume.buckets, self.volume, self.resolution
-        activity = float(self.settings.activity)
-        ranges = np.empty((buckets.local_count, 2, 3), np.int64)
-        ranges[:, 0], ranges[:, 1] = r, -1
-        for name in self.materials:
-            background = volume.channel(name).background[0]
-            deviation = np.zeros(buckets.local_count)
-            bucket_deviation(volume.local(name), background, deviation)
-            most = self.scope.domain.comm.maximum(float(deviation.max(initial=0.0)))
-            least = activity * max(1.0, most if np.isfinite(most) else 1.0)
-            occupied_ranges(volume.local(name), background, least, ranges)
-        used = ranges[:, 1, 0] >= 0
-        speeds = np.empty((buckets.local_count, 3))
-        largest_components(volume.local("velocity"), speeds)
-        ways = np.minimum(np.nan_to_num(speeds) * dt / self.voxel_size, FARTHEST * r)
-        ways = np.ceil(ways).astype(np.int64)
-        ranges[:, 0] -= ways
-        ranges[:, 1] += ways
-        return Regions(buckets.local_coords[used], ranges[used])
+        return self._padded(needed_regions(self, stream))
 
     def _padded(self, needed: Regions, part: int = 1) -> NDArray[np.int32]:
         """Buckets within the padding, or a part of it."""
         voxels = int(self.settings.padding) // part
         return needed.padded(self.scope.domain, voxels, self.resolution)
-
-    def _around(self) -> list[NDArray[np.int32]]:
-        name = self.behavior.around
-        if name is None:
-            return []
-        if name in self.scope.inputs:
-            lower, upper = self.scope.inputs[name].bounds()
-            return [around_box(self.scope.domain, lower, upper, self.path)]
-        found = self.scope.others.get(name)
-        if found is None:
-            raise SetupError(
-                f'{self.path}.around = "{name}" is neither an input stream nor an Object'
-            )
-        return [holder.buckets.local_coords for holder in found.data.values()]
 
     # -- Buckets and boundaries ------------------------------------------------------------
 
@@ -383,7 +326,7 @@ class Volume(Object):
     def adapt(self, access: Access, step: Step) -> None:
         """Create Buckets where they are needed and drop those that hold nothing."""
         if self.behavior.region == "sparse":
-            domain, needed = self.scope.domain, self._needed(dt=step.dt)
+            domain, needed = self.scope.domain, needed_regions(self, dt=step.dt)
             # Padding is made anew where half of it is used up, so that Buckets, and with them the
             # matrices, stay for several steps; now and then those that hold nothing go.
             least = pack_buckets(self._padded(needed, 2))
@@ -408,64 +351,14 @@ class Volume(Object):
         if state != self._geometry:
             self._geometry = state
             self.geometry_version += 1
-            self._classify(surroundings)
-        self._hold_walls(surroundings, self.volume.local("velocity"))
+            classify(self, surroundings)
+        hold_walls(self, surroundings, self.volume.local("velocity"))
         if "divergence" in self.volume.channels:  # sources add to it next
             self.volume.local("divergence")[:] = 0.0
 
-    def _classify(self, surroundings: Surroundings) -> None:
-        volume, buckets = self.volume, self.volume.buckets
-        classify_box(
-            buckets.local_coords,
-            buckets.neighbours,
-            surroundings.lower,
-            surroundings.upper,
-            np.array(surroundings.kinds),
-            volume.local("kind"),
-            volume.local("open_fraction"),
-        )
-        volume.mark_written("kind")
-        volume.mark_written("open_fraction")
-        if self.colliders:
-            from loki_core.objects.collider import add_solids
-
-            add_solids(volume, self.colliders)
-            self._hold_walls(surroundings, volume.local("solid_velocity"))
-            volume.mark_written("solid_velocity")
-            volume.mark_written("kind")
-            volume.mark_written("open_fraction")
-
-    def _hold_walls(self, surroundings: Surroundings, faces: Array) -> None:
-        set_wall_faces(
-            self.volume.buckets.local_coords,
-            surroundings.lower,
-            surroundings.upper,
-            np.array(surroundings.kinds),
-            surroundings.velocity,
-            faces,
-        )
-
     def surroundings(self) -> Surroundings:
         """What lies beyond the sides of the domain box, now."""
-        domain = self.scope.domain
-        wall = NO_SLIP if self.viscous else SLIP
-        kinds = {"open": OPEN, "wall": wall, "periodic": PERIODIC, "inflow": INFLOW}
-        codes = np.array([kinds[side.kind] for side in domain.boundaries], np.int64)
-        velocity = np.array([side.velocity for side in domain.boundaries], np.float64)
-        values: dict[str, list[float]] = {
-            name: [self.volume.channel(name).background[0]] * 6 for name in self.materials
-        }
-        for boundary in self.boundaries:
-            boundary.apply(codes, velocity, values)
-        periodic = np.array(domain.periodic)
-        return Surroundings(
-            lower=np.where(periodic, -np.inf, domain.relative_lower / self.voxel_size),
-            upper=np.where(periodic, np.inf, domain.relative_upper / self.voxel_size),
-            kinds=tuple(codes.tolist()),
-            velocity=velocity,
-            inflow=values,
-            ambient_velocity=self.settings.ambient_velocity,
-        )
+        return surroundings_of(self)
 
     # -- the step --------------------------------------------------------------------------
 
@@ -563,7 +456,7 @@ class Volume(Object):
         if self.colliders:
             closed = volume.local("open_fraction") == 0.0
             velocity[closed] = volume.local("solid_velocity")[closed]
-        self._hold_walls(surroundings, velocity)
+        hold_walls(self, surroundings, velocity)
         let_ambient_faces_flow(volume.with_ghosts("kind"), volume.buckets.neighbours, velocity)
         volume.mark_written("velocity")
 

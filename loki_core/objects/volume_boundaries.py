@@ -1,0 +1,75 @@
+"""What lies around and inside a volume: sides of the domain box, walls, solids, ambient air."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.kernels.mac_grid import classify_box, set_wall_faces
+from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP, Surroundings
+
+if TYPE_CHECKING:
+    from loki_core.objects.volume import Volume
+
+Array = NDArray[Any]
+
+
+def surroundings_of(item: Volume) -> Surroundings:
+    """What lies beyond the sides of the domain box, now."""
+    domain = item.scope.domain
+    wall = NO_SLIP if item.viscous else SLIP
+    kinds = {"open": OPEN, "wall": wall, "periodic": PERIODIC, "inflow": INFLOW}
+    codes = np.array([kinds[side.kind] for side in domain.boundaries], np.int64)
+    velocity = np.array([side.velocity for side in domain.boundaries], np.float64)
+    values: dict[str, list[float]] = {
+        name: [item.volume.channel(name).background[0]] * 6 for name in item.materials
+    }
+    for boundary in item.boundaries:
+        boundary.apply(codes, velocity, values)
+    periodic = np.array(domain.periodic)
+    return Surroundings(
+        lower=np.where(periodic, -np.inf, domain.relative_lower / item.voxel_size),
+        upper=np.where(periodic, np.inf, domain.relative_upper / item.voxel_size),
+        kinds=tuple(codes.tolist()),
+        velocity=velocity,
+        inflow=values,
+        ambient_velocity=item.settings.ambient_velocity,
+    )
+
+
+def classify(item: Volume, surroundings: Surroundings) -> None:
+    """Find what is fluid, solid or ambient, and how open every face is."""
+    volume, buckets = item.volume, item.volume.buckets
+    classify_box(
+        buckets.local_coords,
+        buckets.neighbours,
+        surroundings.lower,
+        surroundings.upper,
+        np.array(surroundings.kinds),
+        volume.local("kind"),
+        volume.local("open_fraction"),
+    )
+    volume.mark_written("kind")
+    volume.mark_written("open_fraction")
+    if item.colliders:
+        from loki_core.objects.collider import add_solids
+
+        add_solids(volume, item.colliders)
+        hold_walls(item, surroundings, volume.local("solid_velocity"))
+        volume.mark_written("solid_velocity")
+        volume.mark_written("kind")
+        volume.mark_written("open_fraction")
+
+
+def hold_walls(item: Volume, surroundings: Surroundings, faces: Array) -> None:
+    """Give faces on the sides of the domain box the velocity of the side."""
+    set_wall_faces(
+        item.volume.buckets.local_coords,
+        surroundings.lower,
+        surroundings.upper,
+        np.array(surroundings.kinds),
+        surroundings.velocity,
+        faces,
+    )
