@@ -308,7 +308,7 @@ def _coarse_matrix(
     """P' A P of this rank's aggregates, columns numbered as in `aggregate`."""
     rows, own = level.matrix.rows, len(level.starts) - 1
     matrices = (*level.entries, extra.slices, extra.columns, extra.values, rows)
-    prolongator = _prolongator(level, matrices, extended_inverse, aggregate)
+    prolongator = _prolongator(level, extra, extended_inverse, aggregate)
     lengths = np.zeros(own, dtype=np.int32)
     chosen = np.arange(own, dtype=np.int32)
     places = np.empty(own, dtype=np.int64)
@@ -338,12 +338,14 @@ def _coarse_matrix(
 
 
 def _prolongator(
-    level: Level, matrices: tuple[Any, ...], extended_inverse: Array, aggregate: Array
+    level: Level, extra: SlicedMatrix, extended_inverse: Array, aggregate: Array
 ) -> tuple[Array, Array, Array]:
     """Starts, columns and values of the rows of P, of own rows and extra ones."""
-    slices, extra_slices = matrices[0], matrices[3]
-    longest = max(int(np.diff(part).max(initial=0)) for part in (slices, extra_slices)) // LANES
-    lengths = np.empty(len(extended_inverse), np.int32)
+    rows = level.matrix.rows
+    matrices = (*level.entries, extra.slices, extra.columns, extra.values, rows)
+    widest = [int(np.diff(one.slices).max(initial=0)) for one in (level.matrix, extra)]
+    longest = max(widest) // LANES
+    lengths = np.empty(rows + extra.rows, np.int32)
     prolongator_lengths(*matrices, aggregate, longest + 1, lengths)
     starts = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=starts[1:])

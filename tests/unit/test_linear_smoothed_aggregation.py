@@ -9,7 +9,9 @@ import scipy.sparse.linalg as linalg
 
 from loki_core.errors import SetupError
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_core.linear_solvers.hierarchy import Hierarchy
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
+from loki_core.linear_solvers.sparse_system import Boxes, SparseSystem
 from tests.unit.linear_systems import box, box_with_holes, poisson, random_spd, system
 
 pytestmark = pytest.mark.compiles
@@ -216,3 +218,71 @@ def test_only_spd_systems_are_taken():
 def test_running_out_of_iterations_is_reported():
     report, _, _ = solve(system(poisson(box(12))), rhs(12**3), tol=1e-12, max_iterations=2)
     assert report.iterations == 2 and not report.converged and report.residual > 1e-12
+
+
+def connected(matrix, rows):
+    """Whether rows are one piece by their couplings."""
+    part = matrix[rows][:, rows]
+    return sp.csgraph.connected_components(part, directed=False)[0] == 1
+
+
+def test_boxes_of_the_lattice_become_aggregates_where_nothing_cuts_them():
+    matrix = poisson(box_with_holes(16))
+    boxes = Boxes.of_cubes(1, 16)
+    hierarchy = Hierarchy(system(matrix).matrix, system(matrix).halo, boxes=boxes)
+    aggregate = hierarchy.levels[0].aggregate
+    used = matrix.diagonal() > 0.0
+    whole, cut = 0, 0
+    for number in range(boxes.number.max() + 1):
+        rows = np.flatnonzero(boxes.number == number)
+        found = np.unique(aggregate[rows])
+        inner = matrix[rows][:, rows]
+        if used[rows].all() and inner.nnz - len(rows) == boxes.contacts[number]:
+            assert len(found) == 1 and np.count_nonzero(aggregate == found[0]) == len(rows)
+            whole += 1
+        elif used[rows].any():
+            cut += 1
+    assert whole > 20 and cut > 5
+    for number in np.unique(aggregate[aggregate >= 0]):  # also of what was left over
+        assert connected(matrix, np.flatnonzero(aggregate == number))
+    assert np.all(aggregate[~used] == -1)
+
+
+def test_boxes_do_not_change_the_answer():
+    matrix = poisson(box(20))
+    b = rhs(20**3)
+    indptr, indices, data = matrix.indptr, matrix.indices, matrix.data
+    found = SparseSystem(indptr, indices, data, boxes=Boxes.of_cubes(1, 20))
+    report, x, _ = solve(found, b, tol=1e-10)
+    plain, y, _ = solve(system(matrix), b, tol=1e-10)
+    np.testing.assert_allclose(x, y, rtol=0, atol=1e-8 * np.abs(y).max())
+    assert report.iterations <= plain.iterations + 1
+
+
+def test_a_row_of_many_aggregates_is_computed_once_more_with_more_room():
+    # One unknown that touches all others: its coarse row is longer than any stencil's.
+    n = 14
+    matrix = poisson(box(n)).tolil()
+    matrix[0, :] = -1.0
+    matrix[:, 0] = -1.0
+    matrix.setdiag(matrix.diagonal() + 1.0)
+    matrix[0, 0] = 2.0 * n**3
+    matrix = matrix.tocsr()
+    b = rhs(n**3)
+    report, x, solver = solve(system(matrix), b, tol=1e-9)
+    assert report.converged and len(solver.hierarchy.levels[0].starts) - 1 > 100
+    np.testing.assert_allclose(matrix @ x, b, atol=1e-8 * np.linalg.norm(b))
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [([2.0, -1.0], np.int8), ([200.0, -1.0], np.float32), ([1.0 / 3.0, -0.1], np.float64)],
+)
+def test_entries_are_kept_in_the_smallest_type_that_loses_nothing(data, kind):
+    values = np.array([data[0], data[1], data[1], data[0]])
+    found = SparseSystem(np.array([0, 2, 4]), np.array([0, 1, 0, 1], np.int32), values)
+    assert found.matrix.values.dtype == kind
+    out = np.empty(2)
+    found.multiply(np.array([3.0, 5.0]), out)
+    np.testing.assert_allclose(out, values.reshape(2, 2) @ [3.0, 5.0], rtol=1e-15)
+    np.testing.assert_array_equal(found.csr()[2].astype(np.float64), values)
