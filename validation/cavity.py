@@ -30,9 +30,12 @@ def run(
     for number in reynolds:
         errors = {}
         for n in resolutions:
-            against = deviations(steady_velocity(n, number), number)
+            velocity = steady_velocity(n, number)
+            against = deviations(velocity, number)
             errors[n] = _rms(against["ref_richardson"])
-            results += _judged(number, n, against)
+            judged = _judged(number, n, against)
+            judged[0]["curves"] = {"reynolds": number, "n": n, **centre_lines(velocity)}
+            results += judged
         if len(errors) == 2:
             coarse, fine = sorted(errors)
             order = float(np.log2(errors[coarse] / errors[fine]))
@@ -92,13 +95,8 @@ def deviations(velocity: NDArray[np.float64], reynolds: float) -> dict[str, NDAr
     """Computed less tabulated velocities on the two centre lines."""
     from scipy.interpolate import CubicSpline
 
-    n = velocity.shape[1]
-    places = np.concatenate(([0.0], (np.arange(n) + 0.5) / n, [1.0]))
-    # The centre lines lie on faces of the component that is compared: no averaging is needed.
-    lines = {
-        "u": CubicSpline(places, np.concatenate(([0.0], velocity[0, n // 2], [1.0]))),
-        "v": CubicSpline(places, np.concatenate(([0.0], velocity[1, :, n // 2], [0.0]))),
-    }
+    line = centre_lines(velocity)
+    lines = {name: CubicSpline(line["places"], line[name]) for name in ("u", "v")}
     found: dict[str, list[float]] = {"ghia1982": [], "ref_richardson": []}
     for row in rows_of("ghia1982.csv"):
         if float(row["Re"]) != reynolds:
@@ -108,6 +106,17 @@ def deviations(velocity: NDArray[np.float64], reynolds: float) -> dict[str, NDAr
             found["ghia1982"].append(computed - float(row["ghia1982"]))
         found["ref_richardson"].append(computed - float(row["ref_richardson"]))
     return {name: np.array(values) for name, values in found.items()}
+
+
+def centre_lines(velocity: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    """Places along the centre lines with both walls [m], u(0.5, y) and v(x, 0.5) there [m/s]."""
+    n = velocity.shape[1]
+    # The centre lines lie on faces of the component that is compared: no averaging is needed.
+    return {
+        "places": np.concatenate(([0.0], (np.arange(n) + 0.5) / n, [1.0])),
+        "u": np.concatenate(([0.0], velocity[0, n // 2], [1.0])),
+        "v": np.concatenate(([0.0], velocity[1, :, n // 2], [0.0])),
+    }
 
 
 def _rms(values: NDArray[np.float64]) -> float:

@@ -44,7 +44,10 @@ def run(
         start = slotted_disc(n)
         for scheme, limiter, row in schemes:
             final = turn(n, start, scheme, limiter)
-            results += _judged(n, scheme, limiter, start, final, calibrated[n, row])
+            judged = _judged(n, scheme, limiter, start, final, calibrated[n, row])
+            if (scheme, limiter) == SCHEMES[0][:2]:
+                judged[0]["curves"] = {"n": n, "start": start, "final": final}
+            results += judged
     return results
 
 
