@@ -53,9 +53,11 @@ class LazyKernel:
         parallel: bool,
         strict: bool,
         inline: bool = False,
+        cached: bool = True,
     ) -> None:
         self.function = function
         self.inline = inline
+        self.cached = cached
         self.straight_line = False
         self.parallel = parallel
         self.strict = strict
@@ -103,7 +105,7 @@ class LazyKernel:
             parallel=self.parallel,
             fastmath=fastmath,
             forceinline=self.inline,
-            **FLAGS,
+            **(FLAGS if self.cached else {**FLAGS, "cache": False}),
         )
 
 
@@ -132,8 +134,11 @@ def strict_kernel(function: Callable[..., Any]) -> LazyKernel:
 
 
 def device(function: Callable[..., Any]) -> LazyKernel:
-    """Compile a formula that kernels call; it is inlined by LLVM."""
-    return LazyKernel(function, parallel=False, strict=False)
+    """Compile a formula that kernels call; mostly it is inlined by LLVM.
+
+    It is part of the kernels that call it, so it needs no place in the cache of its own.
+    """
+    return LazyKernel(function, parallel=False, strict=False, cached=False)
 
 
 def inlined(function: Callable[..., Any]) -> LazyKernel:
@@ -141,7 +146,7 @@ def inlined(function: Callable[..., Any]) -> LazyKernel:
 
     An array travels as seven numbers: a call with several of them costs more than a row's work.
     """
-    return LazyKernel(function, parallel=False, strict=False, inline=True)
+    return LazyKernel(function, parallel=False, strict=False, inline=True, cached=False)
 
 
 def compiled_kernels() -> dict[str, int]:

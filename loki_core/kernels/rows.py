@@ -32,9 +32,9 @@ class _RowFunction(LazyKernel):
         config: Any = numba.config
         if config.DISABLE_JIT:
             return self.function
-        from loki_core.kernels import row_types
+        from loki_core.kernels.row_types import row_functions
 
-        return getattr(row_types, self.__name__)
+        return row_functions()[self.__name__]
 
 
 def _row_function(function: Callable[..., Any]) -> LazyKernel:
