@@ -45,7 +45,8 @@ def box_figures(n: int, steps: int) -> Figures:
     """Compare a box full of smoke with Mantaflow's, and half a box with a whole one."""
     whole = measure({"shape": "box", "size": [n, n, n], "steps": steps})
     peer, why = peer_seconds("box", n, steps)
-    half = measure({"shape": "box", "size": [n, n // 2, n], "steps": steps})
+    half_case = {"shape": "box", "size": [n, n // 2, n], "steps": steps}
+    half = min(measure(half_case)["step_seconds"] for _ in range(2))
     again = measure({"shape": "box", "size": [n, n, n], "steps": steps})
     best = min(whole["step_seconds"], again["step_seconds"])
     text = f"{n}^3 full of smoke, best of {2 * steps} steps"
@@ -62,7 +63,7 @@ def box_figures(n: int, steps: int) -> Figures:
             rate, "1/s", 1.0e6, "higher", f"{text}, {whole['threads']} threads"
         ),
         "growth_double_voxels": figure(
-            best / half["step_seconds"],
+            best / half,
             "x",
             2.3,
             "lower",

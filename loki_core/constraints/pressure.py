@@ -27,7 +27,6 @@ from loki_core.kernels.mac_grid import (
     count_pressure_entries,
     fill_pressure_matrix,
     guess_pressure,
-    let_ambient_faces_flow,
     negative_divergence,
     subtract_pressure_gradient,
     total_pressure,
@@ -127,7 +126,7 @@ class PressureAction(Action, behavior=PressureMaterial):
     def project(self, dt: float, guess: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Correct the target's velocity for a step dt [s]; returns q [m/s]. Collective."""
         volume = self.target.volume
-        self._refresh("velocity", "kind", "open_fraction")
+        self.target.volume.refresh("velocity", "kind", "open_fraction")
         mobility = self._mobility(dt)
         self._assemble(dt, mobility)
         rhs = self._divergence(dt)
@@ -140,34 +139,26 @@ class PressureAction(Action, behavior=PressureMaterial):
             max_iterations=int(self.settings.max_iterations),
         )
         self._subtract_gradient(q, mobility)
-        let_ambient_faces_flow(
-            volume.with_ghosts("kind"), volume.buckets.neighbours, volume.local("velocity")
-        )
+        self.target.let_ambient_faces_flow()
         return q
 
     def _subtract_gradient(self, q: Array, mobility: Array | None) -> None:
         """Correct the velocity by the gradient of q [m/s], flat over local voxels. Collective."""
         target, volume = self.target, self.target.volume
-        volume.add_channel("q", components=1, resolution=target.resolution, derived=True)
-        volume.local("q")[:] = q.reshape(volume.local("q").shape)
-        self._refresh("q")
         flat = volume.local("velocity").reshape(-1)
-        subtract_pressure_gradient(
-            volume.with_ghosts("q").reshape(-1),
-            volume.local("open_fraction").reshape(-1),
-            flat if mobility is None else mobility.reshape(-1),
-            int(mobility is not None),
-            volume.buckets.neighbours,
-            target.resolution,
-            flat,
-        )
-        del volume.channels["q"]
+        with volume.scratch("q", resolution=target.resolution) as scratch:
+            volume.local(scratch.name).reshape(-1)[:] = q
+            self.target.volume.refresh(scratch.name)
+            subtract_pressure_gradient(
+                scratch.values.reshape(-1),
+                volume.local("open_fraction").reshape(-1),
+                flat if mobility is None else mobility.reshape(-1),
+                int(mobility is not None),
+                volume.buckets.neighbours,
+                target.resolution,
+                flat,
+            )
         volume.mark_written("velocity")
-
-    def _refresh(self, *names: str) -> None:
-        pending = self.target.volume.post_ghosts(names, halo=1)
-        if pending is not None:
-            pending.wait()
 
     def _mobility(self, dt: float) -> Array | None:
         """Mobility of faces with ghosts, or None without drag."""
@@ -175,14 +166,13 @@ class PressureAction(Action, behavior=PressureMaterial):
         own = self.target.mobility(dt)
         if own is None:
             return None
-        volume.add_channel(
-            "mobility", components=3, resolution=own.shape[2], location="face", derived=True
-        )
-        volume.local("mobility")[:] = own
-        self._refresh("mobility")
-        mobility: Array = volume.with_ghosts("mobility")
-        del volume.channels["mobility"]
-        return mobility
+        with volume.scratch(
+            "mobility", components=3, resolution=own.shape[2], location="face"
+        ) as mobility:
+            volume.local(mobility.name)[:] = own
+            self.target.volume.refresh(mobility.name)
+        values: Array = mobility.values
+        return values
 
     def _assemble(self, dt: float, mobility: Array | None) -> None:
         """Build the matrix where the geometry or the drag changed since the last one."""
@@ -212,14 +202,22 @@ class PressureAction(Action, behavior=PressureMaterial):
             )
 
         counts = np.empty(volume.buckets.local_count * target.resolution**3, np.int32)
-        count_pressure_entries(kind, fraction, neighbours, counts)
+        count_pressure_entries(
+            kind,
+            fraction,
+            none if compliance is None else compliance.values,
+            int(compliance is not None),
+            neighbours,
+            counts,
+        )
         system = voxel_system(
             volume,
             counts,
             fill,
             resolution=target.resolution,
-            is_closed=compliance is None and self._is_closed(),
-            has_pockets=bool(target.colliders),
+            is_closed=self._is_closed(),
+            # What compliance holds, of the gas or of a part of it, is found by the sums of rows.
+            has_pockets=bool(target.colliders) or compliance is not None,
         )
         self._solve.prepare(system, str(self.settings.solver))
 
@@ -236,7 +234,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         velocity = volume.with_ghosts("velocity").reshape(-1)
         solids = "solid_velocity" in volume.channels
         if solids:
-            self._refresh("solid_velocity")
+            self.target.volume.refresh("solid_velocity")
         source = volume.channels.get("divergence")
         r = target.resolution
         rhs = np.empty(buckets.local_count * r**3)

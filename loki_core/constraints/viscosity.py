@@ -96,11 +96,14 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             int(all(collider.slip == "slip" for collider in target.colliders)),
             kappa,
         )
-        self._assemble(geometry, kappa)
+        drag = self._drag(step.dt)
+        self._assemble(geometry, kappa, drag)
         velocity = volume.local("velocity")
         x = velocity.astype(np.float64).reshape(-1)
         rhs = np.where(self._unknown, x, 0.0)
         fill_viscous_rhs(*geometry, self._bordering, rhs)
+        if drag is not None:
+            rhs += np.where(self._unknown, drag * x, 0.0)
         self.report = self._solve.solve(
             rhs,
             x,
@@ -112,11 +115,22 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
 
-    def _assemble(self, geometry: tuple[Any, ...], kappa: float) -> None:
-        """Build the matrix where the geometry or the step changed since the last one."""
+    def _drag(self, dt: float) -> Array | None:
+        """Drag of solids on faces, dt D / m, by which u* is held; None without any.
+
+        u* has felt the drag already, so the step is (1 + dt D / m) (u - u*) = viscous change.
+        """
+        mobility = self.target.mobility(dt)
+        if mobility is None:
+            return None
+        held: Array = 1.0 / mobility.reshape(-1).astype(np.float64) - 1.0
+        return held
+
+    def _assemble(self, geometry: tuple[Any, ...], kappa: float, drag: Array | None) -> None:
+        """Build the matrix where the geometry, the step or the drag changed since the last one."""
         target, volume = self.target, self.target.volume
         pattern = (target.geometry_version, volume.layout_version)
-        if (pattern, kappa) == self._matrix_version:
+        if (pattern, kappa) == self._matrix_version and drag is None:
             return
         self._matrix_version = (pattern, kappa)
 
@@ -128,6 +142,8 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
 
         def fill(starts: Array, columns: Array, data: Array) -> None:
             fill_viscous_matrix(*geometry, starts, columns, data)
+            if drag is not None:  # the first entry of a row is the diagonal's
+                data[starts[:-1][self._unknown]] += drag[self._unknown]
 
         system = voxel_system(volume, counts, fill, resolution=target.resolution, components=3)
         solver = str(self.settings.solver)

@@ -11,7 +11,8 @@ may be of several levels, graded so that neighbours, corners included, differ by
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -121,6 +122,34 @@ class DiscreteVolume:
         channel.values = channel.filled(self.buckets.count)
         self.channels[name] = channel
 
+    @contextmanager
+    def scratch(
+        self,
+        name: str,
+        dtype: DTypeLike | None = None,
+        *,
+        components: int = 1,
+        resolution: int = 8,
+        location: str = "cell",
+    ) -> Iterator[VolumeChannel]:
+        """Lend a channel for the length of a block, so that its ghosts can be exchanged.
+
+        Its values are not set. Its name, `name` after a "/", is none that a user could give.
+        """
+        own = f"scratch/{name}"
+        if own in self.channels:
+            raise SetupError(f'{self.name} has lent the channel "{own}" already')
+        dtype = self.dtype if dtype is None else np.dtype(dtype)
+        shape = (self.buckets.count, components, *(resolution,) * 3)
+        background = (0.0,) * components
+        self.channels[own] = VolumeChannel(
+            own, dtype, components, resolution, location, background, np.empty(shape, dtype), True
+        )
+        try:
+            yield self.channels[own]
+        finally:
+            del self.channels[own]
+
     def channel(self, name: str) -> VolumeChannel:
         """The channel of this name, or an error that suggests one."""
         if name not in self.channels:
@@ -138,7 +167,7 @@ class DiscreteVolume:
         return self.channel(name).values[: self.buckets.local_count]
 
     def with_ghosts(self, name: str) -> Array:
-        """Local and neighbouring Buckets' values; current only after `post_ghosts`."""
+        """Local and neighbouring Buckets' values; current only after `refresh`."""
         return self.channel(name).values
 
     def mark_written(self, name: str) -> None:
@@ -265,6 +294,12 @@ class DiscreteVolume:
             channel.current_layers = halo
             channel.corners_current = corners
         return _Arrivals(arrivals)
+
+    def refresh(self, *names: str, halo: int = 1, corners: bool = False) -> None:
+        """Make `halo` voxel layers of these channels' ghosts current, and wait. Collective."""
+        pending = self.post_ghosts(tuple(dict.fromkeys(names)), halo=halo, corners=corners)
+        if pending is not None:
+            pending.wait()
 
     def add_ghosts_to_owners(self, name: str) -> None:
         """Add what was accumulated on ghosts to their owners, in rank order. Collective."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.block_samples import bounds, corner_at, max_of, tricubic, trilinear
-from loki_core.kernels.bucket_block import fill_outside, follow_inner_face, gather_block
+from loki_core.kernels.bucket_block import EMPTY, even_ends, fill_outside, gather_block
 from loki_core.kernels.jit import device, inlined, parallel_kernel, prange
 from loki_core.kernels.row_samples import common_voxel, cubic_samples, has_room, stencil_bounds
 from loki_core.kernels.rows import (
@@ -125,7 +125,7 @@ def noted_stencils(ends, lanes, shifts, stays, first, tiny, number):
     dz = noted_axis(ends[2] - shifts[2], lanes + number(first[2] - 9), tiny, number)
     low, high = smaller(smaller(dx, dy), dz), larger(larger(dx, dy), dz)
     near = stays & (low >= number(0)) & (high < number(40))
-    return choose(near, (dx * number(40) + dy) * number(40) + dz, number(65535))
+    return choose(near, (dx * number(40) + dy) * number(40) + dz, number(ESCAPED))
 
 
 @inlined
@@ -144,7 +144,7 @@ def read_stencils(note, number):
     left = cut(above * number(0.025))
     dy, y_alone = read_axis(above - left * number(40), number)
     dx, x_alone = read_axis(left, number)
-    return (dx, dy, dz), (x_alone, y_alone, z_alone), note < number(65535)
+    return (dx, dy, dz), (x_alone, y_alone, z_alone), note < number(ESCAPED)
 
 
 @inlined
@@ -308,7 +308,7 @@ def advect_buckets(
     what is advected, [1] or [3]; settings: (factor, order, cubic, action, limiter); box: planes in
     voxels, int64 [2, 3]; walls: limits of traces in voxels, float64 [2, 3]; rules: (rule, scale,
     offset), [c, 6] each; same: (1 where source is velocity; 1 where phi is velocity, 2 source);
-    steps: 0, 1, 2, ... as the channels' numbers; mask [local, locations, r, r] uint32.
+    steps: 0, 1, 2, ... as the channels' numbers; mask [local, locations, r * r] uint32.
     """
     for run in prange(borders.shape[0] - 1):
         advect_run(
@@ -389,6 +389,9 @@ def load_block(
 ):  # fmt: skip
     """Gather all components of a Bucket, and fill what lies outside the box."""
     rule, scale, offset = rules
+    has_gaps = False
+    for entry in neighbours[b]:
+        has_gaps = has_gaps or entry == EMPTY
     for c in range(components):
         at = np.uint64(c * n * n * n)
         empty = half - half
@@ -398,8 +401,8 @@ def load_block(
             values, (np.uint64(c), np.uint64(components)), neighbours[b], np.uint64(r),
             np.uint64(halo), np.uint64(n), empty, is_face, block, at,
         )  # fmt: skip
-        if is_face and neighbours[b, 13 - (9 if c == 0 else (3 if c == 1 else 1))] == -1:
-            follow_inner_face(block, at, n, c, halo, half + half)
+        if is_face and has_gaps:
+            even_ends(block, at, n, c, r, halo, neighbours[b])
         if outside:
             axis = c if is_face else -1
             fill_outside(block, at, n, axis, lower, upper, rule[c], scale[c], offset[c], half)

@@ -20,6 +20,8 @@ import numpy as np
 from loki_core.kernels.jit import device
 from loki_core.kernels.rows import LANES, joined, load, store
 
+#: Entry of a neighbour that is inside the box and not stored.
+EMPTY = -1
 #: Rules for what lies outside a side of the box.
 NOTHING, MIRROR, CLAMP = 0, 1, 2
 
@@ -173,13 +175,44 @@ def fill_outside(block, at, n, axis_of_faces, lower, upper, rules, scales, offse
 
 
 @device
-def follow_inner_face(block, at, n, axis, halo, one):
-    """Let the first faces of a Bucket that begins at nothing, and all before, follow the second.
+def even_ends(block, at, n, axis, r, halo, entries):
+    """Make lower and upper ends of the stored space alike for faces along an axis.
 
-    So both ends of the stored space are alike: the faces after the last voxel are not stored.
+    The faces before the first voxel are stored, those after the last are not: the first faces of a
+    Bucket that begins at nothing, and all before, follow the second, as the faces after the last
+    follow that. Done for the Bucket and for each of its neighbours across, stored or made up.
     """
-    for i in range(halo + 1):
-        fill_slab(block, at, n, axis, i, halo + 1, one, one - one)
+    step = 9 if axis == 0 else (3 if axis == 1 else 1)
+    first_step = 3 if axis == 0 else 9
+    second_step = 3 if axis == 2 else 1
+    for first in range(3):
+        for second in range(3):
+            here = 13 + (first - 1) * first_step + (second - 1) * second_step
+            below, middle, above = entries[here - step], entries[here], entries[here + step]
+            if below == EMPTY:
+                for i in range(halo + 1):
+                    copy_part(block, at, n, axis, i, halo + 1, first, second, r, halo)
+            elif below >= 0 and middle == EMPTY:
+                copy_part(block, at, n, axis, halo, halo - 1, first, second, r, halo)
+            if above == EMPTY:
+                for i in range(halo + r, n):
+                    copy_part(block, at, n, axis, i, halo + r - 1, first, second, r, halo)
+            elif above >= 0 and middle == EMPTY:
+                copy_part(block, at, n, axis, halo + r, halo + r + 1, first, second, r, halo)
+
+
+@device
+def copy_part(block, at, n, axis, i, source, first, second, r, halo):
+    """Copy a slab along an axis, where it crosses one of the nine columns of Buckets."""
+    stride = n * n if axis == 0 else (n if axis == 1 else 1)
+    outer = n if axis == 0 else n * n
+    inner = n if axis == 2 else 1
+    a_from = 0 if first == 0 else (halo if first == 1 else halo + r)
+    b_from = 0 if second == 0 else (halo if second == 1 else halo + r)
+    for a in range(a_from, a_from + (r if first == 1 else halo)):
+        for b in range(b_from, b_from + (r if second == 1 else halo)):
+            p = at + np.uint64(a * outer + b * inner)
+            block[p + np.uint64(i * stride)] = block[p + np.uint64(source * stride)]
 
 
 @device

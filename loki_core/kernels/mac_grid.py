@@ -225,21 +225,22 @@ def add_fluxes(velocity, solid, has_solids, fraction, sign, face, cell, count, o
 
 
 @device
-def face_weight(fraction, mobility, has_mobility, b, a, i, j, k):
-    """Open fraction times mobility of a stored face."""
-    share = mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
-    return fraction[b, a, i, j, k] * share
+def share_of_face(mobility, has_mobility, b, a, i, j, k):
+    """Mobility of a stored face."""
+    return mobility[b, a, i, j, k] if has_mobility == 1 else 1.0
 
 
 @parallel_kernel
-def count_pressure_entries(kind, fraction, neighbours, counts):
+def count_pressure_entries(kind, fraction, compliance, has_compliance, neighbours, counts):
     """Count the matrix entries of each local cell's row: int32 [local * r^3]."""
     for b in prange(neighbours.shape[0]):
-        count_entries_of_bucket(np.int64(b), kind, fraction, neighbours, counts)
+        count_entries_of_bucket(
+            np.int64(b), kind, fraction, compliance, has_compliance, neighbours, counts
+        )  # fmt: skip
 
 
 @device
-def count_entries_of_bucket(b, kind, fraction, neighbours, counts):
+def count_entries_of_bucket(b, kind, fraction, compliance, has_compliance, neighbours, counts):
     """Do one Bucket."""
     r = kind.shape[2]
     for i in range(r):
@@ -249,6 +250,8 @@ def count_entries_of_bucket(b, kind, fraction, neighbours, counts):
                 entries = 0
                 if kind[b, 0, i, j, k] == FLUID:
                     total = 0.0
+                    if has_compliance == 1:
+                        total += compliance[b, 0, i, j, k]
                     for a in range(3):
                         other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
                         w = fraction[b, a, i, j, k]
@@ -303,15 +306,17 @@ def fill_pressure_rows(
                         if other < 0:
                             continue
                         if side == 0:
-                            w = face_weight(fraction, mobility, has_mobility, b, a, i, j, k)
+                            w = fraction[b, a, i, j, k]
+                            share = share_of_face(mobility, has_mobility, b, a, i, j, k)
                         else:
-                            w = face_weight(fraction, mobility, has_mobility, other, a, ni, nj, nk)
+                            w = fraction[other, a, ni, nj, nk]
+                            share = share_of_face(mobility, has_mobility, other, a, ni, nj, nk)
                         neighbour_kind = kind[other, 0, ni, nj, nk]
                         if w > 0.0 and neighbour_kind != SOLID:
-                            diagonal += w
+                            diagonal += w * share
                         if w > 0.0 and neighbour_kind == FLUID:
                             columns[at] = ((other * r + ni) * r + nj) * r + nk
-                            data[at] = -w
+                            data[at] = -w * share
                             at += 1
                 columns[place] = row
                 data[place] = diagonal
@@ -321,8 +326,7 @@ def fill_pressure_rows(
 def subtract_pressure_gradient(q, fraction, mobility, has_mobility, neighbours, r, velocity):
     """Correct all open faces: u -= m (q_above - q_below).
 
-    Args: flat arrays; q [b * r^3] with ghosts is 0 in cells that are not FLUID; an open face has no
-    SOLID cell beside it.
+    Args: flat arrays; q [b * r^3] with ghosts; an open face has no SOLID cell beside it.
     """
     for b in prange(neighbours.shape[0]):
         subtract_in_bucket(
@@ -381,14 +385,18 @@ def total_pressure(q, scale, before, pushed, kind, pressure):
 
 
 @parallel_kernel
-def let_ambient_faces_flow(kind, neighbours, velocity):
-    """Give faces between ambient air and nothing the velocity of the next face inwards."""
+def let_ambient_faces_flow(kind, coords, lower, upper, neighbours, velocity):
+    """Give faces between ambient air and nothing the velocity of the next face inwards.
+
+    Nothing is where no Bucket is stored, and beyond the box, lower to upper in voxels; a solid is
+    something.
+    """
     for b in prange(neighbours.shape[0]):
-        let_faces_of_bucket_flow(np.int64(b), kind, neighbours, velocity)
+        let_faces_of_bucket_flow(np.int64(b), kind, coords[b], lower, upper, neighbours, velocity)
 
 
 @device
-def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
+def let_faces_of_bucket_flow(b, kind, place, lower, upper, neighbours, velocity):
     """Do one Bucket. The faces that are read belong to voxels that are not ambient borders."""
     r = kind.shape[2]
     others = 0
@@ -402,14 +410,14 @@ def let_faces_of_bucket_flow(b, kind, neighbours, velocity):
                     if here == FLUID:
                         continue
                     other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
-                    outside = other < 0 or kind[other, 0, ni, nj, nk] == SOLID
-                    if here == AMBIENT and outside:
+                    middle = place[a] * r + (i if a == 0 else (j if a == 1 else k)) + 0.5
+                    if here == AMBIENT and (other < 0 or middle - 1.0 < lower[a]):
                         up, ui, uj, uk = beside(neighbours, b, r, a, 1, i, j, k)
                         if up == b:
                             velocity[b, a, i, j, k] = velocity[b, a, ui, uj, uk]
                     elif (
                         here == SOLID
-                        and not outside
+                        and middle > upper[a]
                         and other == b
                         and kind[other, 0, ni, nj, nk] == AMBIENT
                     ):

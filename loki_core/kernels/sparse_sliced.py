@@ -170,7 +170,7 @@ def multiply(slices, runs, columns, values, x, out, partial):
 
 @device
 def dot_block(x, y, first, last):
-    """Inner product of a range, in eight running sums."""
+    """Inner product of a range."""
     total = 0.0
     for i in range(first, last):
         total += x[i] * np.float64(y[i])

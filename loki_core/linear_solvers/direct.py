@@ -30,6 +30,7 @@ class Direct:
         self.size_limit = size_limit
         self.system: SparseSystem
         self._factors: Any = None
+        self._back_end = ""
 
     def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:
         """Gather and factorise; reuse = "values" keeps the factors of that system. Collective."""
@@ -45,13 +46,15 @@ class Direct:
         indptr, indices, data = system.csr()
         own = np.repeat(np.arange(system.size, dtype=np.int64), np.diff(indptr)) + halo.first
         rows = np.concatenate(comm.all_gather(own))
-        columns = np.concatenate(comm.all_gather(system.column_rows()[indices]))
+        columns = np.concatenate(comm.all_gather(halo.column_rows()[indices]))
         values = np.concatenate(comm.all_gather(data.astype(np.float64)))
         self._empty = np.bincount(rows, minlength=system.total_size) == 0
         nulls = [np.concatenate(comm.all_gather(null)) for null in system.null_space]
         error = None
         try:
-            self._factors = _factorise(system.total_size, rows, columns, values, self._empty, nulls)
+            self._factors, self._back_end = _factorise(
+                system.total_size, rows, columns, values, self._empty, nulls
+            )
         except (RuntimeError, MemoryError, ValueError) as failure:
             self._factors = None
             error = DivergenceError(
@@ -91,13 +94,14 @@ class Direct:
             perf_counter() - start,
             norm / scale if scale > 0.0 else 0.0,
             bool(norm <= tol * scale),
+            back_end=self._back_end,
         )
 
 
 def _factorise(
     size: int, rows: Any, columns: Any, values: Any, empty: Any, nulls: list[Vector]
-) -> Any:
-    """Return a function that solves with the whole matrix."""
+) -> tuple[Any, str]:
+    """Return a function that solves with the whole matrix, and the library that it uses."""
     sparse = importlib.import_module("scipy.sparse")
     idle = np.flatnonzero(empty)
     all_rows = np.concatenate((rows, idle))
@@ -107,7 +111,11 @@ def _factorise(
     if nulls:
         border = sparse.csc_matrix(np.stack(nulls, axis=1))
         matrix = sparse.bmat([[matrix, border], [border.T, None]], format="csc")
-    solve = _pardiso(matrix) or _superlu(matrix)
+    if size == 0:
+        return (lambda b: b), ""
+    solve, back_end = _pardiso(matrix)
+    if solve is None:
+        solve = importlib.import_module("scipy.sparse.linalg").splu(matrix).solve
 
     def solve_whole(b: Vector) -> Vector:
         padded = np.zeros(matrix.shape[0])
@@ -115,25 +123,18 @@ def _factorise(
         found: Vector = solve(padded)[:size]
         return np.where(empty, 0.0, found)
 
-    return solve_whole if size else lambda b: b
+    return solve_whole, back_end
 
 
-def _superlu(matrix: Any) -> Any:
-    if matrix.shape[0] == 0:
-        return lambda b: b
-    linalg = importlib.import_module("scipy.sparse.linalg")
-    return linalg.splu(matrix).solve
-
-
-def _pardiso(matrix: Any) -> Any:
-    """PARDISO's solve, or None where it is not installed or refuses the matrix."""
-    if matrix.shape[0] == 0 or importlib.util.find_spec("pypardiso") is None:
-        return None
+def _pardiso(matrix: Any) -> tuple[Any, str]:
+    """PARDISO's solve, or None where SuperLU has to take its place; and the name of the library."""
+    if importlib.util.find_spec("pypardiso") is None:
+        return None, "superlu"
     try:
         pardiso = importlib.import_module("pypardiso")
         solver = pardiso.PyPardisoSolver()
         rows = matrix.tocsr()
         solver.factorize(rows)
-    except (ImportError, OSError, RuntimeError, ValueError):
-        return None  # SuperLU takes its place
-    return lambda b: solver.solve(rows, b)
+    except Exception as failure:  # the library's own errors derive from nothing more specific
+        return None, f"superlu (pardiso failed: {failure})"
+    return (lambda b: solver.solve(rows, b)), "pardiso"

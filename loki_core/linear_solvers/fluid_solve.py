@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.errors import LokiError
 from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
@@ -103,16 +104,22 @@ class FluidSolve:
 
     def __init__(self) -> None:
         self._solver: Solver | None = None
+        self._name = "auto"
 
     def prepare(self, system: SparseSystem, name: str) -> None:
         """Take a new matrix. Collective.
 
-        Nothing of the last one is kept, so that a resumed run does the same to the last bit.
+        Nothing of the last one is kept, so that a resumed run does the same to the last bit. A
+        solver that cannot be prepared is tried once more by `solve`, which then takes the next.
         """
-        self.system = system
+        self.system, self._name = system, name
         self._solver = None  # frees the memory of the one before
-        self._solver = choose_solver(system, name)
-        self._solver.prepare(system)
+        solver = choose_solver(system, name)
+        try:
+            solver.prepare(system)
+        except LokiError:
+            return
+        self._solver = solver
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
         """Improve x; another solver takes over where this one fails. Collective.
@@ -122,8 +129,8 @@ class FluidSolve:
         for null in self.system.null_space:
             b -= self.system.dot(null, b) * null
         self.report = solve_with_fallback(
-            self.system, b, x, solver=self._solver, tol=tol, max_iterations=max_iterations
-        )
-        failed = self.report.fell_back_from
-        self.warning = f"{self.report.solver} took over from {failed}" if failed else ""
+            self.system, b, x, name=self._name, solver=self._solver, tol=tol,
+            max_iterations=max_iterations,
+        )  # fmt: skip
+        self.warning = self.report.warning
         return self.report

@@ -52,6 +52,11 @@ class Halo:
         """Own rows and ghosts: the length of a vector that is multiplied."""
         return self.rows + int(self.ghost_rows.size)
 
+    def column_rows(self) -> NDArray[np.int64]:
+        """Global row number of each column of a matrix: own rows, then ghosts."""
+        own = np.arange(self.first, self.first + self.rows, dtype=np.int64)
+        return np.concatenate((own, self.ghost_rows))
+
     def refresh(self, x: Array) -> None:
         """Bring the ghosts of a vector of `length` up to date. Collective."""
         if not self._send and not self._receive:
@@ -74,16 +79,16 @@ class Halo:
         return found
 
     def fetch_rows(
-        self, wanted: NDArray[np.int64], rows: tuple[Array, Array, Array], column_rows: Array
+        self, wanted: NDArray[np.int64], rows: tuple[Array, Array, Array]
     ) -> tuple[Array, Array, Array]:
         """Return compressed rows of the wanted global rows, columns as global numbers. Collective.
 
         Args:
             wanted: Global numbers of rows, sorted.
             rows: Own rows as (indptr, indices, data).
-            column_rows: Global number of each column of those.
         """
         indptr, indices, data = rows
+        column_rows = self.column_rows()
         places, asked = self._ask(wanted)
         lengths, columns, values = [], [], []
         for asked_rows in asked:

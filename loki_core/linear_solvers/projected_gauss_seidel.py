@@ -2,7 +2,8 @@
 
 Each unknown in turn is solved from its own row and moved into its bounds. Rows are visited colour
 by colour, so the result does not depend on threads. Across ranks, values are exchanged before every
-colour.
+colour. Rows for which there is no colour left, of which some have 63 neighbours or more, come last,
+one by one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
 CHECK_EVERY = 10  # sweeps between two looks at the residual
+LAST_COLOUR = 63  # of the colouring kernel, which gives it to rows that touch, too
 
 
 class ProjectedGaussSeidel:
@@ -37,11 +39,15 @@ class ProjectedGaussSeidel:
             raise SetupError(f"projected Gauss-Seidel cannot solve a {system.kind} system")
         known = sum(len(rows) for rows in self._colours)
         self.system = system
-        if reuse is not None and known == system.size and known > 0:
+        # Decided together: a rank without rows always could, and colouring is collective.
+        if reuse is not None and not system.comm.any(known != system.size):
             return
         colours = np.full(system.size, -1, dtype=np.int32)
         matrix = system.matrix
         count = int(greedy_colours(matrix.slices, matrix.columns, matrix.values, colours))
+        alone = np.flatnonzero(colours == LAST_COLOUR)
+        colours[alone] += np.arange(len(alone), dtype=np.int32)
+        count = max(count, LAST_COLOUR + len(alone)) if len(alone) else count
         count = int(system.comm.maximum(count))  # every rank takes part in every exchange
         order = np.argsort(colours, kind="stable").astype(np.int32)
         ends = np.cumsum(np.bincount(colours, minlength=count))

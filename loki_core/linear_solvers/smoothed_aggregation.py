@@ -75,20 +75,18 @@ class SmoothedAggregation:
         residual = np.empty_like(b)
         product = np.empty_like(b)
         direction = np.zeros(system.halo.length)
-        iterations, norm = 0, math.inf
+        iterations, norm = 0, self._measure(b, x, product, residual)
         # The recurrence's residual drifts from the true one: start again until both agree.
         for _ in range(4):
-            system.multiply(x, product)
-            cycle.subtract(b, product, residual)
-            norm = math.sqrt(system.dot(residual, residual))
             if not (norm > target and math.isfinite(norm)) or iterations >= max_iterations:
                 break
             done = self._iterate(
                 x, residual, product, direction, norm, target, max_iterations - iterations
             )
-            iterations += done
             if done == 0:
                 break
+            iterations += done
+            norm = self._measure(b, x, product, residual)
         for null in system.null_space:
             cycle.add_multiple(null, -system.dot(null, x), x)
         return SolveReport(
@@ -99,6 +97,12 @@ class SmoothedAggregation:
             norm / scale if scale > 0.0 else 0.0,
             math.isfinite(target) and norm <= target,
         )
+
+    def _measure(self, b: Vector, x: Vector, product: Vector, residual: Vector) -> float:
+        """Fill residual = b - A x and return its norm. Collective."""
+        self.system.multiply(x, product)
+        cycle.subtract(b, product, residual)
+        return math.sqrt(self.system.dot(residual, residual))
 
     def precondition(self, residual: Vector, norm: float) -> Vector:
         """One cycle on residual / norm; a float32 vector that is overwritten by the next call."""

@@ -211,11 +211,6 @@ class SparseSystem:
         indptr, indices, data = self.matrix.to_csr()
         return indptr, indices, data.astype(np.result_type(data, np.float32), copy=False)
 
-    def column_rows(self) -> NDArray[np.int64]:
-        """Global row number of each column."""
-        own = np.arange(self.halo.first, self.halo.first + self.size, dtype=np.int64)
-        return np.concatenate((own, self.halo.ghost_rows))
-
     @property
     def blocks(self) -> int:
         """How many blocks of rows sums go over, on this rank."""

@@ -56,6 +56,7 @@ class SolveReport:
         residual: |b - A x| / |b|, not preconditioned; b without its part in the null space. For a
             complementarity problem: the largest |min(x - l, A x + b)|, relative (see there).
         fell_back_from: The solver that failed before this one, with the reason; None if none did.
+        back_end: The library that did the work, where there is a choice, and why not another.
     """
 
     solver: str
@@ -65,3 +66,10 @@ class SolveReport:
     residual: float
     converged: bool
     fell_back_from: str | None = None
+    back_end: str = ""
+
+    @property
+    def warning(self) -> str:
+        """What the user should know of the solve, or nothing."""
+        failed = self.fell_back_from
+        return f"{self.solver} took over from {failed}" if failed else ""

@@ -5,7 +5,8 @@
     maccormack        hat = A phi, phi' = hat + (phi - A^-1 hat) / 2      (Selle et al. 2008)
     bfecc             phi' = A(phi + (phi - A^-1 A phi) / 2)              (Dupont & Liu 2003)
 
-Limiters keep a result between the eight voxels around the end of its trace: "clamp" brings it back
+Limiters keep a result between the voxels that have a part in a sample at the end of its trace:
+"clamp" brings it back
 to the nearest bound, "revert" takes the semi-Lagrangian value instead, "conserve" (cubic only)
 hands what "clamp" cuts off on to neighbours that have room for it. Nearly all traces stay in
 the block around their Bucket (kernels.advection); the others are asked of the rank that owns the
@@ -15,8 +16,8 @@ another, so that results do not depend on the number of ranks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -339,7 +340,10 @@ class _Advector:
         elif action == LIMITED and limiter != NO_LIMIT and phi is not source:
             known = self._ask(phi, components, ends)
         if limiter != NO_LIMIT:
-            value = _limited(value, known, revert=limiter == kernels.REVERTED)
+            limited = _limited(value, known, revert=limiter == kernels.REVERTED)
+            if limiter == CONSERVED:  # what the block made of these traces is not true
+                hat[where] = value - limited
+            value = limited
         out[where] = value
 
     def _trace(self, starts: NDArray[np.float64], factor: float) -> NDArray[np.float64]:
@@ -423,9 +427,7 @@ class _Advector:
 
     def _refresh(self, *names: str) -> None:
         """Make the ghosts of channels current, as far as any trace needs them. Collective."""
-        pending = self.volume.post_ghosts(list(dict.fromkeys(names)), halo=self.halo, corners=True)
-        if pending is not None:
-            pending.wait()
+        self.volume.refresh(*dict.fromkeys(names), halo=self.halo, corners=True)
 
     def _together(self, channels: Sequence[VolumeChannel]) -> Array:
         """All components in one array; a channel alone is used where it lies."""
@@ -433,22 +435,17 @@ class _Advector:
             return channels[0].values
         return np.concatenate([channel.values for channel in channels], axis=1)
 
-    @contextmanager
-    def _scratch(self, name: str, channels: Sequence[VolumeChannel]) -> Iterator[VolumeChannel]:
-        """Give a channel that lives as long as the block, so that its ghosts can be exchanged."""
-        r = self.resolution
-        components = sum(channel.components for channel in channels)
-        shape = (self.buckets.count, components, r, r, r)
-        own = f"advection/{name}"
-        scratch = VolumeChannel(
-            own, self.carrier.dtype, components, r, channels[0].location, (0.0,) * components,
-            np.empty(shape, self.carrier.dtype),
-        )  # fmt: skip
-        self.volume.channels[own] = scratch
-        try:
-            yield scratch
-        finally:
-            del self.volume.channels[own]
+    def _scratch(
+        self, name: str, channels: Sequence[VolumeChannel]
+    ) -> AbstractContextManager[VolumeChannel]:
+        """Room for all components of some channels, as long as a block."""
+        return self.volume.scratch(
+            name,
+            self.carrier.dtype,
+            components=sum(channel.components for channel in channels),
+            resolution=self.resolution,
+            location=channels[0].location,
+        )
 
     def _store(self, result: Array, channels: Sequence[VolumeChannel], kind: str | None) -> None:
         kinds = np.empty((0, 1, 1, 1, 1), np.uint8)

@@ -2,13 +2,15 @@
 
 Between two frames its points move on straight lines. For every substep the Signed Distance of the
 mesh at the substep's end is measured around the data that it may touch; `add_solids` brings it to
-the faces of a volume.
+the faces of a volume. Along periodic axes the mesh stands in the box with all its images, whole
+periods away.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.voxels import Voxels
-from loki_core.errors import SetupError
+from loki_core.errors import InputError, SetupError
 from loki_core.kernels.solid_fractions import close_faces, unite_solid
 from loki_core.objects.object import Object, Scope
 from loki_core.objects.signed_distance import (
@@ -26,9 +28,9 @@ from loki_core.objects.signed_distance import (
     Floats,
     Sample,
     SignedDistance,
-    Triangles,
     painted_channels,
 )
+from loki_core.objects.triangles import Triangles
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -36,6 +38,8 @@ from loki_core.pipeline.task import Step, task
 #: Open parts of faces below this are closed: they let nothing through, and spoil the solve.
 SMALLEST_OPENING = 0.01
 DEFAULT_BAND = 3.0  # voxels
+#: Most triangles or points that a mesh and its images along periodic axes may have together.
+LARGEST_MESH = 1 << 24
 
 
 class Collider(Behavior, kind="operator"):
@@ -151,6 +155,7 @@ class ColliderField(Object):
         self._current: _Pose | None = None
         self._previous: Floats | None = None
         self._built: tuple[Any, ...] | None = None  # what the field was measured for
+        self._placed: Floats = np.empty((0, 3))  # where its points are, also after a restart
         self._around: tuple[int, ...] = ()
 
     @property
@@ -241,17 +246,73 @@ class ColliderField(Object):
         if not self._is_built(wanted):
             self._version += 1
             self.field.thickness, self.field.surface_offset = shape
+            triangles, places, points = self._with_images(pose.triangles, position)
             self.field.build(
-                pose.triangles,
-                self.scope.domain.to_relative(position),
-                velocity=velocity,
-                painted=pose.painted,
+                triangles,
+                places,
+                velocity=velocity[points],
+                painted={
+                    name: (at, values[points] if at == "point" else values)
+                    for name, (at, values) in pose.painted.items()
+                },
                 within=self._buckets_of_targets(),
             )
         elif self.scope.domain.comm.any(around != self._around):
             self._version += 1
             self.field.move_within(self._buckets_of_targets())
-        self._built, self._around = wanted, around
+        self._built, self._around, self._placed = wanted, around, position
+
+    def _with_images(
+        self, triangles: Triangles, position: Floats
+    ) -> tuple[Triangles, Floats, NDArray[np.intp]]:
+        """The mesh as it stands in the box, with its images along periodic axes.
+
+        Returns:
+            Its triangles, places relative to the domain's origin [m], and for each of these the
+            point of the mesh that is there.
+        """
+        place = self.scope.domain.to_relative(position)
+        points = np.arange(len(place))
+        offsets = self._image_offsets(triangles, place)
+        if not np.any(offsets) and len(offsets) == 1:
+            return triangles, place, points
+        copies = len(offsets)
+        first = len(place) * np.arange(copies, dtype=np.int32)[:, None, None]
+        # Vertices and primitives stay those of the mesh itself: what is painted there is shared.
+        images = replace(
+            triangles,
+            points=(triangles.points + first).reshape(-1, 3),
+            vertices=np.tile(triangles.vertices, (copies, 1)),
+            primitives=np.tile(triangles.primitives, copies),
+            border=(triangles.border + first).reshape(-1, 2),
+            excess=np.tile(triangles.excess, copies),
+        )
+        return images, (place + offsets[:, None]).reshape(-1, 3), np.tile(points, copies)
+
+    def _image_offsets(self, triangles: Triangles, place: Floats) -> Floats:
+        """By how much the images that reach into the box are moved [m], shape [images, 3]."""
+        domain, corners = self.scope.domain, place[triangles.points].reshape(-1, 3)
+        if not any(domain.periodic) or triangles.count == 0 or not np.isfinite(corners).all():
+            return np.zeros((1, 3))  # what is not finite is refused where it is measured
+        # Samples reach into the voxel beyond the band.
+        reach = self.field.limit + self.field.voxel_size
+        moves = [np.zeros(1)] * 3
+        for axis in np.flatnonzero(domain.periodic):
+            period = domain.upper[axis] - domain.lower[axis]
+            lower, upper = corners[:, axis].min() - reach, corners[:, axis].max() + reach
+            first = np.ceil((domain.relative_lower[axis] - upper) / period)
+            last = np.floor((domain.relative_upper[axis] - lower) / period)
+            self._refuse_many(int(last - first) + 1, triangles, place)
+            moves[axis] = period * np.arange(first, last + 1.0)
+        self._refuse_many(math.prod(len(some) for some in moves), triangles, place)
+        return np.stack(np.meshgrid(*moves, indexing="ij"), axis=-1).reshape(-1, 3)
+
+    def _refuse_many(self, images: int, triangles: Triangles, place: Floats) -> None:
+        if images > 1 and images * max(triangles.count, len(place)) > LARGEST_MESH:
+            raise InputError(
+                f"{self._input_label}: {images} images of its {triangles.count} triangles reach "
+                "into the periodic box, more than can be measured; cut the mesh to the box"
+            )
 
     def _is_built(self, wanted: tuple[Any, ...]) -> bool:
         built = self._built
@@ -303,7 +364,7 @@ class ColliderField(Object):
             "position": pose.position,
             "previous": np.empty((0, 3)) if before is None else before,
             "triangles": pose.triangles.to_document(),
-            "built": np.empty((0, 3)) if self._built is None else self._built[1],
+            "built": self._placed,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -316,8 +377,8 @@ class ColliderField(Object):
         self._current = _Pose(triangles, position, None, {})
         self._stream = None
         self._built = None
-        built = np.asarray(state["built"], np.float64)
-        self.field.follow(triangles, self.scope.domain.to_relative(built))
+        self._placed = np.asarray(state["built"], np.float64)
+        self.field.follow(*self._with_images(triangles, self._placed)[:2])
 
 
 def add_solids(

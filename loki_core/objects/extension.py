@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.kernels.extension import extend_layer, mark_cells, mark_faces
-
-MASK = "extended"
 
 
 def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None:
@@ -17,31 +17,22 @@ def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None
     """
     for name in names:
         channel = volume.channel(name)
-        volume.add_channel(
-            MASK,
-            "u1",
+        with volume.scratch(
+            "extended",
+            np.uint8,
             components=channel.components,
             resolution=channel.resolution,
             location=channel.location,
-            derived=True,
-        )
-        mask = volume.local(MASK)
-        if channel.location == "face":
-            mark_faces(volume.local("open_fraction"), mask)
-        else:
-            for component in range(channel.components):
-                mark_cells(volume.local("kind"), component, mask)
-        for layer in range(1, layers + 1):
-            volume.mark_written(MASK)
-            volume.mark_written(name)
-            pending = volume.post_ghosts((MASK, name), halo=1)
-            if pending is not None:
-                pending.wait()
-            extend_layer(
-                volume.with_ghosts(name),
-                volume.with_ghosts(MASK),
-                volume.buckets.neighbours,
-                layer,
-            )
-        del volume.channels[MASK]
+        ) as mask:
+            local = volume.local(mask.name)
+            if channel.location == "face":
+                mark_faces(volume.local("open_fraction"), local)
+            else:
+                for component in range(channel.components):
+                    mark_cells(volume.local("kind"), component, local)
+            for layer in range(1, layers + 1):
+                volume.mark_written(mask.name)
+                volume.mark_written(name)
+                volume.refresh(mask.name, name)
+                extend_layer(channel.values, mask.values, volume.buckets.neighbours, layer)
         volume.mark_written(name)

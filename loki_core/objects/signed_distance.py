@@ -21,29 +21,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from loki_core.data.body import FACES, Body
+from loki_core.data.bucket_lattice import buckets_around, has_own_buckets, lattice
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.mesh import Mesh
-from loki_core.data.surface import Surface
 from loki_core.errors import InputError, SetupError, did_you_mean
-from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
+from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.triangle_field import (
     SIGNED,
     UNSIGNED,
     carry_channel,
-    find_divided,
     measure_buckets,
     sample_field,
     shape_distance,
 )
-from loki_core.kernels.triangle_topology import first_of_repeats, fuse_points, orient
-from loki_core.kernels.triangle_tree import (
-    TriangleTree,
-    build_tree,
-    fill_winding_numbers,
-    find_near_cubes,
-)
+from loki_core.objects.triangles import NO_TREE, PlacedTriangles, Triangles
 
 Floats = NDArray[np.float64]
 Int32 = NDArray[np.int32]
@@ -55,77 +47,6 @@ MARGIN = 0.87
 #: Most Buckets that a rank measures, of 512 voxels and 20 bytes each.
 LARGEST_FIELD = 1 << 21
 BATCH = 4096  # Buckets that are measured at a time
-
-
-@dataclass(frozen=True)
-class Triangles:
-    """Triangles of a mesh, made consistent; which points, vertices and primitives they come from.
-
-    Attributes:
-        points: Points of the mesh, shape [t, 3].
-        vertices: Vertices of the mesh, shape [t, 3].
-        primitives: Primitives of the mesh, shape [t].
-        border: Points at the ends of edges that bound holes, shape [e, 2].
-        excess: How many more triangles pass such an edge one way than the other, shape [e].
-    """
-
-    points: Int32
-    vertices: Int32
-    primitives: Int32
-    border: Int32
-    excess: Floats
-
-    @classmethod
-    def of(cls, mesh: Any, *, label: str) -> Triangles:
-        """Return the triangles of a Surface, or of the boundary of a Body.
-
-        Raises:
-            InputError: It is another type of stream, or a point is not finite.
-        """
-        if isinstance(mesh, Body):
-            vertices = _boundary_vertices(mesh)
-            points = mesh.tetrahedra.reshape(-1)[vertices]
-            primitives = (vertices[:, 0] // 4).astype(np.int32)
-        elif isinstance(mesh, Surface):
-            vertices, primitives = mesh.triangle_corners(), mesh.triangle_faces()
-            points = mesh.face_vertices[vertices]
-        else:
-            raise InputError(
-                f"{label} is a {type(mesh).__name__}; a collider is a Surface or a Body"
-            )
-        mesh.validate(label)
-        fused = fuse_points(np.asarray(mesh.positions, np.float64))[points].reshape(-1, 3)
-        keep = first_of_repeats(fused)
-        turned, edges, excess = orient(fused[keep])
-        points = points[keep]
-        ends = (points[edges // 3, edges % 3], points[edges // 3, (edges + 1) % 3])
-        columns = np.where(turned[:, None], (0, 2, 1), (0, 1, 2))
-        return cls(
-            np.take_along_axis(points, columns, axis=1).astype(np.int32),
-            np.take_along_axis(vertices[keep], columns, axis=1).astype(np.int32),
-            primitives[keep],
-            np.stack(ends, axis=1).astype(np.int32),
-            excess.astype(np.float64),
-        )
-
-    def to_document(self) -> dict[str, NDArray[Any]]:
-        """Return plain arrays by name."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, Any]) -> Triangles:
-        """Read what `to_document` wrote."""
-        return cls(**{name: np.asarray(document[name]) for name in cls.__dataclass_fields__})
-
-    @property
-    def count(self) -> int:
-        """Number of triangles."""
-        return len(self.points)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether they enclose space without holes."""
-        return len(self.border) == 0
 
 
 class Sample(NamedTuple):
@@ -184,8 +105,7 @@ class SignedDistance:
                 resolution=self.resolution,
                 background=background,
             )
-        self._tree: TriangleTree | None = None
-        self._triangles: Triangles | None = None
+        self._mesh: PlacedTriangles | None = None
 
     @property
     def voxel_size(self) -> float:
@@ -197,7 +117,7 @@ class SignedDistance:
     @property
     def surface_kind(self) -> int:
         """How the kernels tell the two sides apart."""
-        if self.mode == "shell" or self._triangles is None:
+        if self.mode == "shell" or self._mesh is None:
             return UNSIGNED
         return SIGNED
 
@@ -218,18 +138,11 @@ class SignedDistance:
 
     def is_solid(self, coords: Int32) -> NDArray[np.bool_]:
         """Tell which Buckets [n, 3], of those that are not stored, lie in the solid."""
-        if self._tree is None or self.mode == "shell":
+        if self._mesh is None or self._mesh.is_empty or self.mode == "shell":
             return np.zeros(len(coords), bool)
         centre = (coords.astype(np.float64) + 0.5) * self.domain.bucket_size
-        inside = self._winding(centre) > 0.5
+        inside = self._mesh.winding(centre) > 0.5
         return np.asarray(inside != (self.mode == "solid_outside"))
-
-    def _winding(self, position: Floats) -> Floats:
-        winding = np.zeros(len(position))
-        if self._tree is not None:
-            corners, _, box, dipole = self._tree
-            fill_winding_numbers(corners, box, dipole, position, winding)
-        return np.abs(winding)
 
     # -- measuring -------------------------------------------------------------------------
 
@@ -255,30 +168,14 @@ class SignedDistance:
         points = np.zeros((len(position), 3)) if velocity is None else np.asarray(velocity)
         self._carried = {"velocity": (triangles.points, _flat(points))}
         for name, (location, values) in (painted or {}).items():
-            elements = {
-                "point": triangles.points,
-                "vertex": triangles.vertices,
-                "primitive": np.repeat(triangles.primitives[:, None], 3, axis=1),
-            }[location]
-            self._carried[name] = (elements, _flat(values))
+            self._carried[name] = (triangles.elements(location), _flat(values))
         self.volume.set_buckets(self._select(within))
         self._measure(self.volume.buckets.local)
         self.refresh_ghosts()
 
     def follow(self, triangles: Triangles, position: Floats) -> None:
         """Take the mesh without measuring it: the stored voxels are those of this mesh already."""
-        self._triangles = triangles
-        self._tree = None
-        if triangles.count:
-            corners = np.ascontiguousarray(position[triangles.points], np.float64).reshape(-1, 9)
-            if not np.isfinite(corners).all():
-                row = int(np.argmax(~np.isfinite(corners).all(axis=1)))
-                raise InputError(
-                    f"{self.name}: primitive {int(triangles.primitives[row])} has a point that is "
-                    "not finite; repair the mesh before it reaches the solver"
-                )
-            self._tree = build_tree(corners)
-        self._border = _border_edges(triangles, position)
+        self._mesh = triangles.at(position, label=self.name)
 
     def move_within(self, within: Int32) -> None:
         """Keep the mesh, and measure what is new of other Buckets of interest. Collective."""
@@ -293,86 +190,30 @@ class SignedDistance:
 
     def refresh_ghosts(self) -> None:
         """Make the layer of voxels around this rank's Buckets current. Collective."""
-        pending = self.volume.post_ghosts(list(self.volume.channels), halo=1, corners=True)
-        if pending is not None:
-            pending.wait()
+        self.volume.refresh(*self.volume.channels, corners=True)
 
     def _select(self, within: Int32 | None) -> Int32:
         """Buckets of interest in which there is anything to store."""
-        if self._tree is None:
+        mesh = self._mesh
+        if mesh is None or mesh.is_empty:
             return np.empty((0, 3), np.int32)
-        if within is None:
-            return self._near_everywhere()
-        coords = _surroundings(self.domain, within)
-        near = self._near(coords, 0)
-        if self._may_be_divided:
-            near[~near] = self._is_divided(coords[~near])
-        return coords[near]
-
-    def _near(self, coords: Int32, level: int) -> NDArray[np.bool_]:
-        near = np.zeros(len(coords), bool)
-        assert self._tree is not None
-        corners, _, box, _ = self._tree
-        size = self.domain.bucket_size * 2.0**level
-        find_near_cubes(corners, box, coords, size, self.limit + MARGIN * self.voxel_size, near)
-        return near
-
-    def _near_everywhere(self) -> Int32:
-        """Buckets of this rank near the mesh, by halving blocks of Buckets that are."""
-        first, last = self._range()
-        level = max(0, int((last - first).max()).bit_length() - 3)
-        coords = _lattice(first >> level, ((last - 1) >> level) + 1)
-        while True:
-            mine = self._has_own(coords, level)
-            coords = coords[mine][self._near(coords[mine], level)]
-            if level == 0:
-                break
-            level -= 1
-            halves = _lattice(np.zeros(3, np.int32), np.full(3, 2, np.int32))
-            coords = (2 * coords[:, None, :] + halves[None]).reshape(-1, 3).astype(np.int32)
-            inside = np.all((coords >= first >> level) & (coords <= (last - 1) >> level), axis=1)
-            coords = coords[inside]
-        if not self._may_be_divided or len(coords) == 0:
-            return coords
-        self._refuse_large(int(np.prod((last - first).astype(np.int64))))
-        rest = _lattice(first, last)
-        rest = rest[self._has_own(rest, 0)]
-        rest = rest[~np.isin(pack_buckets(rest), pack_buckets(coords))]
-        return np.concatenate((coords, rest[self._is_divided(rest)]))
-
-    def _range(self) -> tuple[Int32, Int32]:
-        """Lattice range [first, last) of Buckets that the band can reach."""
-        assert self._tree is not None
         size, reach = self.domain.bucket_size, self.limit + MARGIN * self.voxel_size
-        lower, upper = self._tree.box[1, :3] - reach, self._tree.box[1, 3:] + reach
-        low, high = self.domain.bucket_range()
-        first = np.clip(np.floor(lower / size), low, high)
-        last = np.clip(np.floor(upper / size) + 1, low, high)
-        return first.astype(np.int32), np.maximum(first, last).astype(np.int32)
-
-    def _has_own(self, coords: Int32, level: int) -> NDArray[np.bool_]:
-        """Which blocks hold Buckets of this rank."""
-        if len(coords) == 0:
-            return np.zeros(0, bool)
-        levels = np.full(len(coords), level, np.uint8)
-        start = self.domain.keys(coords, levels)
-        cuts, rank = self.domain.cuts, self.domain.comm.rank
-        return np.asarray(
-            (start < cuts[rank + 1]) & (start + np.uint64(1 << (3 * level)) > cuts[rank])
-        )
-
-    def _is_divided(self, coords: Int32) -> NDArray[np.bool_]:
-        """Which Buckets the level set that closes a hole may pass."""
-        divided = np.zeros(len(coords), bool)
-        assert self._tree is not None
-        corners, _, box, dipole = self._tree
-        size = self.domain.bucket_size
-        find_divided(corners, box, dipole, self._border, coords, size, divided)
-        return divided
-
-    @property
-    def _may_be_divided(self) -> bool:
-        return self.surface_kind == SIGNED and len(self._border) > 0
+        may_be_divided = self.surface_kind == SIGNED and len(mesh.border) > 0
+        if within is not None:
+            coords = buckets_around(self.domain, within)
+            near = mesh.are_near(coords, size=size, reach=reach)
+            if may_be_divided:
+                near[~near] = mesh.may_divide(coords[~near], size=size)
+            return coords[near]
+        coords = mesh.near_buckets(self.domain, reach=reach)
+        if not may_be_divided or len(coords) == 0:
+            return coords
+        first, last = mesh.bucket_range(self.domain, reach=reach)
+        self._refuse_large(int(np.prod((last - first).astype(np.int64))))
+        rest = lattice(first, last)
+        rest = rest[has_own_buckets(self.domain, rest, level=0)]
+        rest = rest[~np.isin(pack_buckets(rest), pack_buckets(coords))]
+        return np.concatenate((coords, rest[mesh.may_divide(rest, size=size)]))
 
     def _refuse_large(self, count: int) -> None:
         if count > LARGEST_FIELD:
@@ -388,14 +229,14 @@ class SignedDistance:
             self._measure_some(rows[start : start + BATCH])
 
     def _measure_some(self, rows: Int32) -> None:
-        volume, voxels = self.volume, self.resolution**3
-        assert self._tree is not None and self._triangles is not None
+        mesh, volume, voxels = self._mesh, self.volume, self.resolution**3
+        assert mesh is not None
         measured = np.empty((len(rows), voxels))
         closest = np.empty((len(rows), voxels), np.int32)
         place = np.empty((len(rows), voxels, 2))
         coords = np.ascontiguousarray(volume.buckets.local_coords[rows])
         measure_buckets(
-            *self._tree, self._border, coords, self.resolution, self.voxel_size, self.limit,
+            *mesh.tree, mesh.border, coords, self.resolution, self.voxel_size, self.limit,
             self.surface_kind, measured, closest, place,
         )  # fmt: skip
 
@@ -404,7 +245,7 @@ class SignedDistance:
             return values.reshape(len(values), values.shape[1], voxels)
 
         shape_distance(measured, self.flip, self.growth, self.band, rows, stored("distance")[:, 0])
-        primitive = self._triangles.primitives[np.maximum(closest, 0)]
+        primitive = mesh.triangles.primitives[np.maximum(closest, 0)]
         stored("primitive")[rows, 0] = np.where(closest >= 0, primitive, -1)
         for name, (elements, values) in self._carried.items():
             carry_channel(values, elements, closest, place, rows, stored(name))
@@ -420,10 +261,7 @@ class SignedDistance:
             others = np.concatenate((others, *painted), axis=1)
         distance, primitive = np.empty(len(position)), np.empty(len(position), np.int32)
         sampled = np.empty((len(position), others.shape[1]))
-        tree = self._tree
-        if tree is None:
-            none = np.empty((0, 9))
-            tree = TriangleTree(none, np.empty(0, np.int32), np.empty((0, 6)), np.empty((0, 7)))
+        tree = NO_TREE if self._mesh is None else self._mesh.tree
         sample_field(
             tree.corners, tree.box, tree.dipole, self.surface_kind, self.flip, self.band,
             self.voxel_size, *self.volume.buckets.table, self.volume.with_ghosts("distance"),
@@ -432,9 +270,8 @@ class SignedDistance:
         )  # fmt: skip
         ends = np.cumsum([3, *self.channels.values()])
         parts = np.split(sampled, ends[:-1], axis=1)
-        return Sample(
-            distance, parts[0], primitive, dict(zip(self.channels, parts[1:], strict=True))
-        )
+        channels = dict(zip(self.channels, parts[1:], strict=True))
+        return Sample(distance, parts[0], primitive, channels)
 
 
 def narrow_band(
@@ -507,37 +344,3 @@ def _flat(values: NDArray[Any]) -> Floats:
     array = np.asarray(values, np.float64)
     width = int(np.prod(array.shape[1:], dtype=np.int64))
     return np.ascontiguousarray(array.reshape(len(array), width))
-
-
-def _border_edges(triangles: Triangles, position: Floats) -> Floats:
-    """Middle, half length and excess of each border edge, shape [e, 5]."""
-    ends = np.asarray(position[triangles.border], np.float64).reshape(-1, 2, 3)
-    half = 0.5 * np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
-    return np.column_stack((ends.mean(axis=1), half, triangles.excess))
-
-
-def _boundary_vertices(body: Body) -> Int32:
-    """Vertices of the triangles that only one tetrahedron has, facing outward, shape [t, 3]."""
-    vertices = (4 * np.arange(body.primitive_count)[:, None, None] + FACES[None]).reshape(-1, 3)
-    if len(vertices) == 0:
-        return np.empty((0, 3), np.int32)
-    keys = np.sort(body.tetrahedra.reshape(-1)[vertices], axis=1)
-    _, inverse, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    return np.asarray(vertices[counts[inverse.reshape(-1)] == 1], np.int32)
-
-
-def _lattice(first: Int32, last: Int32) -> Int32:
-    """All whole places of [first, last), shape [n, 3]."""
-    axes = np.meshgrid(*(np.arange(a, b) for a, b in zip(first, last, strict=True)), indexing="ij")
-    return np.stack([axis.reshape(-1) for axis in axes], axis=1).astype(np.int32)
-
-
-def _surroundings(domain: GridDomain, coords: Int32) -> Int32:
-    """The Buckets and all that touch them, each once, inside the box."""
-    if len(coords) == 0:
-        return np.empty((0, 3), np.int32)
-    offsets = _lattice(np.full(3, -1, np.int32), np.full(3, 2, np.int32))
-    around = (coords[:, None, :] + offsets[None]).reshape(-1, 3).astype(np.int32)
-    around = unpack_buckets(np.unique(pack_buckets(domain.wrap(around))))
-    first, last = domain.bucket_range()
-    return around[np.all((around >= first) & (around < last), axis=1)]

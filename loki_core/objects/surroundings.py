@@ -92,13 +92,16 @@ class Surroundings:
         )
 
     def planes(self) -> NDArray[np.int64]:
-        """Nearest voxel faces to the planes of the box, [2, 3]; far away where there is none."""
-        planes = np.array([self.lower, self.upper])
+        """Nearest voxel faces to the planes of the box, [2, 3]; far away where there is none.
+
+        A voxel whose middle lies on a plane is inside.
+        """
+        planes = np.array([np.ceil(self.lower - 0.5), np.floor(self.upper + 0.5)])
         for side, kind in enumerate(self.kinds):
             if kind == PERIODIC:
                 planes[side % 2, side // 2] = np.inf
         far = np.array([[-FAR] * 3, [FAR] * 3], dtype=np.float64)
-        return np.where(np.isfinite(planes), np.round(planes), far).astype(np.int64)
+        return np.where(np.isfinite(planes), planes, far).astype(np.int64)
 
     def walls(self) -> NDArray[np.float64]:
         """Limits that no trace passes, in voxels, [2, 3]."""

@@ -13,7 +13,7 @@ The mass of the gas is the same everywhere (`density`); what makes it rise or fa
 Force. Pressure is measured against the ambient air's own: a uniform gravity is balanced by the
 ambient hydrostatic pressure, so it moves the gas only where it is heavier or lighter than that air.
 
-Buckets are made around emission, around other Objects, and in `padding` layers around whatever
+Buckets are made around emission, around other Objects, and within `padding` voxels of whatever
 differs from the ambient air; those that hold nothing are dropped.
 """
 
@@ -30,7 +30,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.voxels import Voxels
-from loki_core.errors import InputError, SetupError
+from loki_core.errors import DivergenceError, InputError, SetupError
 from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.mac_grid import (
     apply_forces,
@@ -74,7 +74,7 @@ class VolumeObject(Behavior, kind="object"):
     """Simulate a gas: wind, smoke, any channels that it carries."""
 
     voxel_size: float = parameter(
-        0.05, unit="m", minimum=1.0e-6, doc="Edge of a voxel; a Bucket is eight of them."
+        0.05, unit="m", minimum=1.0e-6, doc="Edge of a voxel; a Bucket is mostly eight of them."
     )
     input: str | None = parameter(
         None, kind="stream", doc="Voxel stream with the fields that are there from the start."
@@ -183,13 +183,17 @@ class Volume(Object):
         self.resolution = self._resolution()
         self.voxel_size = self.scope.domain.bucket_size / self.resolution
         self.volume = DiscreteVolume(self.scope.domain, name=self.path, dtype=self.scope.dtype)
-        self._add("velocity", components=3, background=self.behavior.ambient_velocity)
+        settings = self.scope.settings
+        self.settings = start = self.behavior.at(
+            0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
+        )
+        self._add("velocity", components=3, background=start.ambient_velocity)
         self._add("open_fraction", components=3, derived=True)
         self._add("pressure")
         self._add("kind", dtype=np.uint8, derived=True)
         for text in self.behavior.channels:
             name, _, background = text.partition(":")
-            default = self.behavior.ambient_temperature if name == "temperature" else 0.0
+            default = start.ambient_temperature if name == "temperature" else 0.0
             self._add(name, background=float(background) if background else default)
         self.colliders: list[Any] = []
         self.boundaries: list[Any] = []
@@ -273,6 +277,16 @@ class Volume(Object):
         if "divergence" not in self.volume.channels:
             self._add("divergence", derived=True)
 
+    def need_compliance(self) -> None:
+        """Have the channel through which solids give way: volume a cell takes up by pressure.
+
+        What is in it is added to the diagonal of the pressure matrix, in the units of that: rho h
+        / dt times the change of volume flux by pressure, over h^2. Whoever asks for it writes it
+        anew in each substep.
+        """
+        if "compliance" not in self.volume.channels:
+            self._add("compliance", derived=True)
+
     def need_solids(self) -> None:
         """Make room for the velocity of solids on faces [m/s]."""
         if "solid_velocity" not in self.volume.channels:
@@ -353,6 +367,9 @@ class Volume(Object):
             self.geometry_version += 1
             classify(self, surroundings)
         hold_walls(self, surroundings, self.volume.local("velocity"))
+        if self.colliders:  # sides may change their velocity while the geometry stays
+            hold_walls(self, surroundings, self.volume.local("solid_velocity"))
+            self.volume.mark_written("solid_velocity")
         if "divergence" in self.volume.channels:  # sources add to it next
             self.volume.local("divergence")[:] = 0.0
 
@@ -400,32 +417,32 @@ class Volume(Object):
             return
         surroundings = self.surroundings()
         self.extend_into_solids(["velocity"])
-        volume.add_channel(
-            "advecting", components=3, resolution=self.resolution, location="face", derived=True
-        )
-        if settings.reflection and self.projector is not None:
-            half = 0.5 * step.dt
-            self._carry("velocity", half, surroundings)
-            self._restore_known_faces(surroundings)
-            advected = volume.local("velocity").copy()
-            self.projector.project(half)
-            projected = volume.local("velocity")
-            # Reflected about the divergence-free field, in which it is carried on.
-            volume.local("advecting")[:] = projected
-            projected[:] = 2 * projected - advected
-            self.extend_into_solids(["velocity", "advecting"])
-            self._carry("advecting", half, surroundings)
-        elif settings.midpoint_pressure and self.projector is not None:
-            volume.local("advecting")[:] = volume.local("velocity")
-            self.projector.push(0.5 * step.dt)
-            self._carry("advecting", step.dt, surroundings)
-            if self.viscous:
-                # Viscous stress then acts on nearly the final velocity, whose slip along walls
-                # the pressure does not spoil again (van Kan 1986).
+        with volume.scratch(
+            "advecting", components=3, resolution=self.resolution, location="face"
+        ) as advecting:
+            if settings.reflection and self.projector is not None:
+                half = 0.5 * step.dt
+                self._carry("velocity", half, surroundings)
+                self._restore_known_faces(surroundings)
+                advected = volume.local("velocity").copy()
+                self.projector.project(half)
+                self.warning = self.projector.report.warning
+                projected = volume.local("velocity")
+                # Reflected about the divergence-free field, in which it is carried on.
+                volume.local(advecting.name)[:] = projected
+                projected[:] = 2 * projected - advected
+                self.extend_into_solids(["velocity", advecting.name])
+                self._carry(advecting.name, half, surroundings)
+            elif settings.midpoint_pressure and self.projector is not None:
+                volume.local(advecting.name)[:] = volume.local("velocity")
                 self.projector.push(0.5 * step.dt)
-        else:
-            self._carry("velocity", step.dt, surroundings)
-        del volume.channels["advecting"]
+                self._carry(advecting.name, step.dt, surroundings)
+                if self.viscous:
+                    # Viscous stress then acts on nearly the final velocity, whose slip along walls
+                    # the pressure does not spoil again (van Kan 1986).
+                    self.projector.push(0.5 * step.dt)
+            else:
+                self._carry("velocity", step.dt, surroundings)
         self._restore_known_faces(surroundings)
         self._keep_start()
 
@@ -457,8 +474,17 @@ class Volume(Object):
             closed = volume.local("open_fraction") == 0.0
             velocity[closed] = volume.local("solid_velocity")[closed]
         hold_walls(self, surroundings, velocity)
-        let_ambient_faces_flow(volume.with_ghosts("kind"), volume.buckets.neighbours, velocity)
+        self.let_ambient_faces_flow(surroundings)
         volume.mark_written("velocity")
+
+    def let_ambient_faces_flow(self, surroundings: Surroundings | None = None) -> None:
+        """Let the outermost faces of the ambient air follow the next ones inside."""
+        around = self.surroundings() if surroundings is None else surroundings
+        volume, buckets = self.volume, self.volume.buckets
+        let_ambient_faces_flow(
+            volume.with_ghosts("kind"), buckets.local_coords, around.lower, around.upper,
+            buckets.neighbours, volume.local("velocity"),
+        )  # fmt: skip
 
     def extend_into_solids(self, names: Sequence[str]) -> None:
         """Fill solid cells and faces near the gas with what the gas has there.
@@ -516,6 +542,9 @@ class Volume(Object):
         if "drag" not in self.volume.channels:
             return None
         drag = self.volume.local("drag")
+        wrong = ~((drag >= 0.0) & np.isfinite(drag))
+        if self.scope.domain.comm.any(bool(wrong.any())):
+            raise DivergenceError(f"{self.path}: drag on the gas is negative or not finite")
         mobility = np.empty_like(drag)
         mobility_of_drag(drag.reshape(-1), self.face_mass, dt, mobility.reshape(-1))
         return mobility

@@ -56,11 +56,9 @@ def classify(item: Volume, surroundings: Surroundings) -> None:
     if item.colliders:
         from loki_core.objects.collider import add_solids
 
+        # Solids write it on the faces that they touch now, not where they were before.
+        volume.local("solid_velocity")[:] = 0.0
         add_solids(volume, item.colliders)
-        hold_walls(item, surroundings, volume.local("solid_velocity"))
-        volume.mark_written("solid_velocity")
-        volume.mark_written("kind")
-        volume.mark_written("open_fraction")
 
 
 def hold_walls(item: Volume, surroundings: Surroundings, faces: Array) -> None:

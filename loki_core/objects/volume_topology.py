@@ -1,4 +1,4 @@
-"""Which Buckets a volume needs: those with something in them, and layers of padding around.
+"""Which Buckets a volume needs: those with something in them, and padding around.
 
 All of it is done on packed Bucket codes, rank by rank; whoever owns a wanted Bucket gets it when
 the Discrete Volume takes the list.
@@ -18,6 +18,8 @@ from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
 
 Coords = NDArray[np.int32]
 
+#: Buckets of padding along an axis up to which copies are cheaper than looking for them.
+FEW = 5
 #: More Buckets than this in one box are a mistake in the voxel size rather than a wish.
 BUCKET_LIMIT = 1 << 26
 
@@ -49,15 +51,27 @@ class Regions:
 
     def padded(self, domain: GridDomain, voxels: int, resolution: int) -> Coords:
         """Buckets within `voxels` of a box along every axis, inside the domain box."""
-        first = np.floor_divide(self.ranges[:, 0] - voxels, resolution)
-        last = np.floor_divide(self.ranges[:, 1] + voxels, resolution)
         coords = self.coords.astype(np.int64)
+        first = coords + np.floor_divide(self.ranges[:, 0] - voxels, resolution)
+        last = coords + np.floor_divide(self.ranges[:, 1] + voxels, resolution)
+        box_first, box_last = domain.bucket_range()
+        cut = ~np.array(domain.periodic)  # along periodic axes boxes are wrapped instead
+        first = np.where(cut, np.maximum(first, box_first), first)
+        last = np.where(cut, np.minimum(last, box_last.astype(np.int64) - 1), last)
+        inside = np.all(first <= last, axis=1)
+        coords, first, last = coords[inside], first[inside], last[inside]
         for axis in range(3):  # a box is a product of segments, so one axis after the other
             counts = last[:, axis] - first[:, axis] + 1
             ends = np.cumsum(counts)
             step = np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - counts, counts)
             coords, first, last = (np.repeat(a, counts, axis=0) for a in (coords, first, last))
-            coords[:, axis] += first[:, axis] + step
+            coords[:, axis] = first[:, axis] + step
+            if axis < 2 and len(counts) and counts.max() > FEW:
+                # Long segments overlap: what is the same from here on is kept once.
+                rest = slice(axis + 1, None)
+                same = (coords[:, : axis + 1], first[:, rest], last[:, rest])
+                _, kept = np.unique(np.concatenate(same, axis=1), axis=0, return_index=True)
+                coords, first, last = coords[kept], first[kept], last[kept]
         limit = HALF_RANGE - 1
         wrapped = domain.wrap(np.clip(coords, -limit, limit).astype(np.int32))
         return unpack_buckets(np.unique(pack_buckets(_inside(domain, wrapped))))

@@ -23,7 +23,7 @@ from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.curl_noise import CURL_RMS, WORD, accumulate_curl_noise
 from loki_core.kernels.face_points import fill_face_cells
 from loki_core.kernels.random import random_key
-from loki_core.operators.guide import StreamOnVoxels
+from loki_core.objects.stream_on_voxels import StreamOnVoxels
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

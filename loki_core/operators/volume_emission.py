@@ -75,11 +75,17 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._distance: Any = None
-        self._stream: Any = None
+        self._measured: tuple[Any, NDArray[Any] | None] | None = (
+            None  # mesh and velocity that it is of
+        )
+        self._frame = target.scope.settings.start_frame
+        self._position: Any = None  # of the source's points at the end of this frame [m]
+        self._previous: Any = None  # and of the frame before
         target.emissions.append(self)
         if behavior.mode == "flux":
             target.need_divergence()
-        stream = target.scope.inputs[behavior.source]
+        self._take_source(self._frame)
+        stream = self.source
         if isinstance(stream, Voxels):
             for name, channel in stream.channels.items():
                 own = name in OWN_CHANNELS or name == "mask" or channel.components != 1
@@ -117,6 +123,7 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
     @task(Stage.EMIT)
     def emit(self, access: Access, step: Step) -> None:
         """Write the source's values where it covers voxels."""
+        self._take_source(step.frame)  # also while it is off: its motion goes on
         strength = float(self.settings.strength)
         target, volume = self.target, self.target.volume
         buckets = volume.buckets
@@ -136,25 +143,50 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
 
     # -- the source ------------------------------------------------------------------------
 
-    def _measure(self, wanted: NDArray[np.int32]) -> None:
-        """Measure the distance to a mesh that is new or has changed. Collective."""
+    def _take_source(self, frame: int) -> None:
+        """Let the source be the one at the end of this frame, and keep where it was before."""
+        if frame != self._frame:
+            self._previous, self._frame = self._position, frame
         source = self.source
-        if isinstance(source, Voxels) or source is self._stream:
-            if self._distance is not None:
-                self._distance.move_within(wanted)
+        self._position = None if isinstance(source, Voxels) else source.positions
+
+    def _velocity(self) -> NDArray[Any] | None:
+        """Velocity of the source's points since the frame before [m/s], None if not known."""
+        now, before = self._position, self._previous
+        if before is None or before.shape != now.shape:
+            return None
+        moved: NDArray[Any] = (now - before) / self.target.scope.settings.frame_duration
+        return moved
+
+    def _measure(self, wanted: NDArray[np.int32]) -> None:
+        """Measure the distance to a mesh that is new, or moves in another way. Collective."""
+        source = self.source
+        if isinstance(source, Voxels):
+            return
+        velocity = None if "velocity" in source.channels["point"] else self._velocity()
+        if self._is_measured(source, velocity):
+            self._distance.move_within(wanted)
             return
         from loki_core.objects.signed_distance import narrow_band
 
-        scope = self.target.scope
-        moving = _with_velocity(source, self._stream, scope.settings.frame_duration)
-        self._stream = source
+        domain = self.target.scope.domain
+        moving = source if velocity is None else _with_velocity(source, velocity)
+        self._measured = (source, velocity)
         self._distance = narrow_band(
-            scope.domain,
-            _with_images(moving, scope.domain),
+            domain,
+            _with_images(moving, domain),
             resolution=self.target.resolution,
             within=wanted,
             label=f'{self.path}: source "{self.behavior.source}"',
         )
+
+    def _is_measured(self, mesh: Any, velocity: NDArray[Any] | None) -> bool:
+        if self._measured is None or self._measured[0] is not mesh:
+            return False
+        before = self._measured[1]
+        if before is None or velocity is None:
+            return before is velocity
+        return np.array_equal(before, velocity)
 
     def _coverage(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
         """How much of the voxels around positions [n, 3] the source covers, 0 to 1."""
@@ -271,6 +303,20 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
         before = velocity[part, axis].reshape(-1).astype(np.float64)
         velocity[part, axis] = (before + cover * (given - before)).reshape(-1, r, r, r)
 
+    # -- state -----------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Return the places that the source's motion starts from."""
+        places = {"position": self._position, "previous": self._previous}
+        known = {name: place for name, place in places.items() if place is not None}
+        return {"frame": self._frame, **known}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take the places back; the next substep measures the source anew."""
+        self._frame = int(state.get("frame", self.target.scope.settings.start_frame))
+        self._position, self._previous = state.get("position"), state.get("previous")
+        self._distance = self._measured = None
+
 
 def _rows_of(buckets: Any, wanted: NDArray[np.int32]) -> NDArray[np.int32]:
     """Local rows of the wanted Buckets that are tracked."""
@@ -281,14 +327,11 @@ def _rows_of(buckets: Any, wanted: NDArray[np.int32]) -> NDArray[np.int32]:
     return rows.astype(np.int32)
 
 
-def _with_velocity(mesh: Any, before: Any, duration: float) -> Any:
-    """The mesh with the velocity of its points since the frame before, where it has none."""
-    known = "velocity" in mesh.channels["point"]
-    if known or before is None or before.point_count != mesh.point_count:
-        return mesh
+def _with_velocity(mesh: Any, velocity: NDArray[Any]) -> Any:
+    """The mesh with velocities of its points."""
     moving = copy.copy(mesh)
     moving.channels = copy.deepcopy(mesh.channels)
-    moving.set_channel("point", "velocity", (mesh.positions - before.positions) / duration)
+    moving.set_channel("point", "velocity", velocity)
     return moving
 
 

@@ -24,77 +24,60 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.behavior import Behavior, parameter
+from loki_core.behavior import parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.errors import SetupError
-from loki_core.expressions import (
-    ChannelType,
-    CheckedExpression,
-    check_expression,
-    compile_expression,
+from loki_core.expressions import ChannelType
+from loki_core.expressions.expression_behavior import (
+    ExpressionAction,
+    ExpressionBehavior,
+    channel_kind,
 )
 from loki_core.kernels.jit import parallel_kernel, prange
 from loki_core.kernels.mac_grid import SOLID, beside
 from loki_core.objects.volume_input import cell_positions, in_parts
-from loki_core.operators.operator import Operator
-from loki_core.pipeline.stages import USER_STAGES, Stage
+from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
-USER_VALUES = ("a", "b", "c", "d")
 #: Cell channels that an expression must not change: the Object's own bookkeeping.
 READ_ONLY_CHANNELS = ("kind", "pressure", "divergence", "compliance")
-#: Channel that holds the cells' changes of velocity while the Task runs.
-CHANGE = "velocity_change"
 _AXIS_BITS = 21  # of a voxel's id, for each axis
 
 
-class VolumeExpression(Behavior, kind="expression"):
+class VolumeExpression(ExpressionBehavior):
     """Run a snippet of code over each voxel in the Group."""
 
-    expression: str = parameter("", kind="expression", doc="The snippet.")
-    stage: str = parameter(
-        "PRE_SOLVE", choices=USER_STAGES, doc="User-facing Stage at which it runs."
-    )
+    channel_form = '"name" or "name:background"'
+
     new_channels: tuple[str, ...] = parameter(
         (), doc='Channels that the gas shall carry too, as "name" or "name:background".'
     )
-    a: float = parameter(0.0, doc="A value that the snippet may read.")
-    b: float = parameter(0.0, doc="A value that the snippet may read.")
-    c: float = parameter(0.0, doc="A value that the snippet may read.")
-    d: float = parameter(0.0, doc="A value that the snippet may read.")
 
-    def validate(self, place: str) -> None:
-        """Check the form of `new_channels`."""
-        for text in self.new_channels:
-            name, _, background = text.partition(":")
-            if not name.isidentifier() or not _is_number(background or "0"):
-                raise SetupError(
-                    f'{place}.new_channels: "{text}" is not "name" or "name:background"'
-                )
+    @classmethod
+    def takes_detail(cls, detail: str) -> bool:
+        """Return whether it is a number, or nothing."""
+        return _is_number(detail or "0")
 
 
-class VolumeExpressionAction(Operator, behavior=VolumeExpression):
+class VolumeExpressionAction(ExpressionAction, behavior=VolumeExpression):
     """Runs the compiled snippet."""
+
+    data_name = "volume"
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        for text in behavior.new_channels:
-            name, _, background = text.partition(":")
+        for name, background in behavior.channels_to_create():
             target.add_material(name, float(background or 0.0))
-        self._checked: CheckedExpression | None = None
-        self._run: Any = None
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
         """Return whether the Object is a volume that flows."""
         return "volume" in item.data and "velocity" in item.data["volume"].channels
 
-    @property
-    def checked(self) -> CheckedExpression:
-        """The snippet, checked against the channels that the target has now."""
+    def channel_types(self) -> dict[str, ChannelType]:
+        """Return the kinds of the cell channels, and of what is made of the faces."""
         volume = self.target.data["volume"]
         channels = {
             name: ChannelType(kind, writable=name not in READ_ONLY_CHANNELS)
@@ -103,38 +86,36 @@ class VolumeExpressionAction(Operator, behavior=VolumeExpression):
         }
         channels["position"] = ChannelType("vector", writable=False)
         channels["velocity"] = ChannelType("vector")
-        if self._checked is None or not set(channels) >= set(self._checked.channels) - {"id"}:
-            self._checked = check_expression(
-                self.behavior.expression,
-                channels=channels,
-                parameters=dict.fromkeys(USER_VALUES, 0.0),
-                label=f"{self.path or type(self.behavior).__name__}.expression",
-            )
-            self._run = None
-        return self._checked
+        return channels
 
     @task(Stage.PRE_SOLVE)
     def run(self, access: Access, step: Step) -> None:
         """Run the snippet on every local voxel."""
-        checked, volume = self.checked, access.of("volume")
-        if self._run is None:
-            self._run = compile_expression(checked)
-        writes_velocity = "velocity" in checked.writes
-        if writes_velocity:
-            volume.add_channel(
-                CHANGE, components=3, resolution=volume.channel("velocity").resolution
-            )
-        try:
-            for part in in_parts(volume.buckets.local):
-                self._run_on_part(access, step, volume, part)
-            if writes_velocity:
-                self._change_faces(access, volume)
-        finally:
-            volume.channels.pop(CHANGE, None)
+        volume = access.of("volume")
+        if "velocity" not in self.checked.writes:
+            self._run_on_parts(access, step, volume, None)
+            return
+        r = volume.channel("velocity").resolution
+        with volume.scratch("velocity_change", components=3, resolution=r) as change:
+            self._run_on_parts(access, step, volume, change.values)
+            volume.refresh(change.name)
+            self._change_faces(access, volume, change.values)
+
+    def _run_on_parts(
+        self, access: Access, step: Step, volume: DiscreteVolume, change: Array | None
+    ) -> None:
+        for part in in_parts(volume.buckets.local):
+            self._run_on_part(access, step, volume, part, change)
 
     def _run_on_part(
-        self, access: Access, step: Step, volume: DiscreteVolume, part: NDArray[np.int32]
+        self,
+        access: Access,
+        step: Step,
+        volume: DiscreteVolume,
+        part: NDArray[np.int32],
+        change: Array | None,
     ) -> None:
+        """Run the snippet on some Buckets; write what it adds to cells' velocity to `change`."""
         checked = self.checked
         arrays: dict[str, Array] = {}
         for name in {*checked.reads, *checked.writes} - {"position", "velocity", "id"}:
@@ -151,25 +132,15 @@ class VolumeExpressionAction(Operator, behavior=VolumeExpression):
             average_to_cells(
                 access["volume.velocity"], volume.buckets.neighbours, part, arrays["velocity"]
             )
-        before = arrays["velocity"].copy() if "velocity" in checked.writes else None
-        self._run(
-            arrays,
-            dt=step.dt,
-            time=step.time,
-            frame=step.frame,
-            substep=step.substep,
-            seed=step.seed,
-            parameters={name: float(getattr(self.settings, name)) for name in USER_VALUES},
-            count=count,
-        )
+        before = None if change is None else arrays["velocity"].copy()
+        self.run_on(arrays, step, count=count)
         for name, values in kept.items():
             arrays[name][solid] = values
-        if before is not None:
-            change = arrays["velocity"] - before
-            change[solid] = 0.0
+        if change is not None:
+            added = arrays["velocity"] - before
+            added[solid] = 0.0
             r = volume.channel("velocity").resolution
-            stored = change.reshape(len(part), r, r, r, 3).transpose(0, 4, 1, 2, 3)
-            volume.local(CHANGE)[part] = stored
+            change[part] = added.reshape(len(part), r, r, r, 3).transpose(0, 4, 1, 2, 3)
 
     @property
     def precedes_boundaries(self) -> bool:
@@ -191,14 +162,11 @@ class VolumeExpressionAction(Operator, behavior=VolumeExpression):
         centre = domain.to_world(cell_positions(volume, "velocity", part))
         return np.flatnonzero(((centre < lower) | (centre > upper)).any(axis=1))
 
-    def _change_faces(self, access: Access, volume: DiscreteVolume) -> None:
-        pending = volume.post_ghosts([CHANGE], halo=1)
-        if pending is not None:
-            pending.wait()
+    def _change_faces(self, access: Access, volume: DiscreteVolume, change: Array) -> None:
         velocity = access["volume.velocity"]
         everywhere = self.precedes_boundaries
         add_to_faces(
-            volume.with_ghosts(CHANGE),
+            change,
             volume.buckets.neighbours,
             velocity.dtype.type(0.5),
             velocity if everywhere else access["volume.open_fraction"],
@@ -206,24 +174,22 @@ class VolumeExpressionAction(Operator, behavior=VolumeExpression):
             velocity,
         )
 
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Run at the Stage that the user chose, and declare what the snippet touches."""
-        checked = self.checked
-        reads = {c for c in checked.reads if c not in ("position", "id")}
-        writes = set(checked.writes)
+    def touched(self) -> tuple[set[str], set[str]]:
+        """Return what the snippet reads and writes, and what tells open faces and cells."""
+        reads, writes = super().touched()
+        reads -= {"position", "id"}
         if "velocity" in writes:
             reads |= {"velocity"}
         if not self.precedes_boundaries:
             reads |= {"kind"} | ({"open_fraction"} if "velocity" in writes else set())
-        declared = replace(
-            declaration,
-            reads=tuple(sorted(f"volume.{c}" for c in reads)),
-            writes=tuple(sorted(f"volume.{c}" for c in writes)),
-            halo=1 if "velocity" in reads else 0,
-        )
-        return Stage[self.behavior.stage], declared
+        return reads, writes
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Ask for the layer of voxels around if the mean of a cell's faces is read."""
+        stage, declared = super().declare(name, stage, declaration)
+        return stage, replace(declared, halo=1 if "volume.velocity" in declared.reads else 0)
 
 
 def _is_number(text: str) -> bool:
@@ -238,7 +204,7 @@ def _kind(volume: DiscreteVolume, channel: Any) -> Any:
     same = channel.resolution == volume.channel("velocity").resolution
     if channel.location != "cell" or channel.components != 1 or not same:
         return None
-    return {"f": "float", "i": "int", "u": "int", "b": "bool"}.get(channel.dtype.kind)
+    return channel_kind(channel.dtype, ())
 
 
 def _voxel_ids(volume: DiscreteVolume, part: NDArray[np.int32]) -> NDArray[np.int64]:

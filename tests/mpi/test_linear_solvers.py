@@ -21,7 +21,7 @@ def alone(tmp_path_factory):
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_solutions_do_not_depend_on_ranks(alone, tmp_path, ranks):
     many = results_on_ranks(SCRIPT, ranks, tmp_path)
-    for name in ("box", "box_empty", "holes", "closed", "direct", "pgs", "lcp"):
+    for name in ("box", "box_empty", "holes", "closed", "direct", "pgs", "pgs_empty", "lcp"):
         # Residuals of 1e-10 (1e-9 for the bounds) on matrices with conditions of some hundred.
         scale = np.abs(alone[name]).max()
         np.testing.assert_allclose(many[name], alone[name], rtol=0, atol=1e-7 * scale, err_msg=name)

@@ -431,3 +431,66 @@ def test_zalesak_disk(scheme, limiter, expected):
     if limiter != "none":
         assert after.min() >= 0.0
         assert after.max() <= 1.0
+
+
+@pytest.mark.parametrize("courant", [2.3, 9.6, 20.3])
+def test_conserve_keeps_the_content_on_traces_of_any_length(courant):
+    volume = make_volume((4, 4, 4), boundaries=PERIODIC)
+    # A sharp cube: limiters cut much, and there is room around for what they cut off.
+    density = np.zeros((32, 32, 32))
+    density[5:14, 8:20, 3:12] = 1.0
+    set_dense(volume, "density", density)
+    velocity = np.zeros((3, 32, 32, 32))
+    velocity[:] = np.array([1.0, 0.3, -0.6]).reshape(3, 1, 1, 1) * courant
+    set_dense(volume, "velocity", velocity)
+    for _ in range(3):
+        advect(volume, ("density",), dt=1.0, scheme="cubic", limiter="conserve")
+    found = to_dense(volume, "density")
+    np.testing.assert_allclose(found.sum(), density.sum(), rtol=1e-3)
+    assert found.min() >= -1e-12 and found.max() <= density.max() + 1e-12
+
+
+def some_buckets(coords):
+    """A volume of some Buckets with smooth fields, given by their places; mirrored about x = 0."""
+    domain = GridDomain(8.0)
+    volume = DiscreteVolume(domain, name="Air", dtype=np.float64)
+    volume.add_channel("velocity", components=3, location="face")
+    volume.add_channel("density")
+    volume.set_buckets(np.array(coords, np.int32))
+    return volume
+
+
+def fill(volume, mirrored):
+    """Fields of world places; of those at -x for the mirrored ones."""
+    sign = -1.0 if mirrored else 1.0
+    i, j, k = np.indices((8, 8, 8)).astype(float)
+    for row, corner in enumerate(volume.buckets.local_coords * 8.0):
+        place = np.stack((i, j, k)) + corner.reshape(3, 1, 1, 1) + 0.5
+        for axis in range(3):
+            x, y, z = place - 0.5 * (np.arange(3) == axis).reshape(3, 1, 1, 1)
+            value = np.sin(0.3 * sign * x + axis) + 0.5 * np.cos(0.4 * y) * np.sin(0.2 * z + axis)
+            volume.local("velocity")[row, axis] = value * (sign if axis == 0 else 1.0)
+        x, y, z = place
+        volume.local("density")[row, 0] = np.sin(0.5 * sign * x) + np.cos(0.3 * y + 0.2 * z)
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        [(0, 0, 0)],
+        [(0, 0, 0), (1, 0, 0), (0, 1, 0)],
+        [(0, 0, 0), (1, 1, 0), (0, 1, 0)],
+        [(0, 0, 0), (0, 1, 0), (1, 1, 1), (0, 1, 1)],
+    ],
+)
+def test_both_ends_of_the_stored_space_are_alike(shape):
+    here = some_buckets(shape)
+    there = some_buckets([(-1 - i, j, k) for i, j, k in shape])
+    fill(here, False)
+    fill(there, True)
+    for volume in (here, there):
+        advect(volume, ("density",), dt=0.8, scheme="maccormack", limiter="clamp")
+    order = {tuple(c): row for row, c in enumerate(there.buckets.local_coords.tolist())}
+    for row, (i, j, k) in enumerate(here.buckets.local_coords.tolist()):
+        mirror = there.local("density")[order[-1 - i, j, k], 0, ::-1]
+        np.testing.assert_allclose(here.local("density")[row, 0], mirror, atol=1e-12)

@@ -248,3 +248,31 @@ def test_every_named_solver_gives_the_same_flow(solver):
         PressureMaterial(tolerance=1e-9, solver=solver), sides="wall", size=(1, 1, 1)
     )
     assert left_over(scene) <= 2.0e-9
+
+
+def with_compliance(value, *, flux=0.0):
+    """A closed box with a source [1/s] whose cells give way."""
+    one = air(sides="wall")
+    one.item.need_compliance()
+    one.item.need_divergence()
+    stir(one)
+    one.volume.local("compliance")[:] = value
+    one.volume.local("divergence")[:] = flux
+    one.run(Stage.SOLVE_PRESSURE, dt=0.01)
+    return one, one.solver.actions["PressureMaterial"][0]
+
+
+def test_compliance_takes_up_what_a_closed_box_cannot():
+    # Net flux: sum over cells of c q = sum of h d, since walls let nothing through.
+    one, action = with_compliance(0.5, flux=2.0)
+    assert action.report.converged and not action.warning
+    scale = action._pressure_scale(0.01)
+    q = one.dense("pressure")[0] / scale
+    np.testing.assert_allclose(0.5 * q.sum(), H * 2.0 * q.size, rtol=1e-7)
+
+
+def test_compliance_of_nothing_is_a_closed_box():
+    one, action = with_compliance(0.0)
+    assert action.report.converged and not action.warning
+    found = divergence(one)
+    assert np.nanmax(np.abs(found)) < 1e-6

@@ -12,7 +12,8 @@ from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.bucket_hash import pack_buckets
-from loki_core.objects.signed_distance import Triangles, narrow_band
+from loki_core.objects.signed_distance import narrow_band
+from loki_core.objects.triangles import Triangles
 
 pytestmark = pytest.mark.compiles
 

@@ -7,7 +7,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from loki_core.constraints.viscosity import ViscosityMaterial
-from loki_core.errors import SetupError
+from loki_core.errors import DivergenceError, SetupError
 from loki_core.objects.collider import Collider
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.stages import Stage
@@ -148,3 +148,35 @@ def test_gas_takes_the_velocity_of_a_wall_that_moves_along_itself():
 def test_a_viscosity_below_zero_is_refused():
     with pytest.raises(SetupError, match="minimum"):
         ViscosityMaterial(viscosity=-1.0)
+
+
+def test_faces_that_drag_holds_are_not_dragged_along():
+    # (1 + dt D / m) (u - u*) = viscous change: by the definition, with the matrix of no drag.
+    free = scene(4.0)
+    stir(free)
+    start = free.dense("velocity").copy()
+    matrix = matrix_of(solve(free))
+    held = scene(4.0)
+    held.item.need_drag()
+    stir(held)
+    np.testing.assert_array_equal(held.dense("velocity"), start)
+    drag = held.volume.local("drag")
+    drag[:] = 0.0
+    drag[:, :, :4] = 5000.0 * held.item.face_mass / DT
+    before = held.volume.local("velocity").astype(np.float64).reshape(-1).copy()
+    solve(held)
+    after = held.volume.local("velocity").reshape(-1)
+    share = DT * drag.reshape(-1) / held.item.face_mass
+    stress = matrix @ after - after
+    np.testing.assert_allclose((1.0 + share) * (after - before), -stress, atol=1e-5)
+    moved = np.abs(after - before)
+    assert moved[share > 0.0].mean() < 0.1 * moved[share == 0.0].mean()
+
+
+def test_drag_that_is_no_drag_is_refused():
+    one = scene(1.0)
+    one.item.need_drag()
+    stir(one)
+    one.volume.local("drag")[:] = np.nan
+    with pytest.raises(DivergenceError, match="drag"):
+        solve(one)

@@ -317,3 +317,24 @@ def test_a_source_far_outside_the_key_range_is_refused_or_ignored():
         assert str(error)
     else:
         assert np.isfinite(solver.read("air", "density")).all()
+
+
+def test_smoke_that_is_as_fast_as_a_shot_asks_for_no_more_than_the_box():
+    domain = GridDomain(1.0, lower=(0, 0, 0), upper=(16, 16, 16))
+    first, last = domain.bucket_range()
+    all_of_it = np.stack(np.meshgrid(*[np.arange(a, b) for a, b in zip(first, last, strict=True)]))
+    coords = all_of_it.reshape(3, -1).T.astype(np.int32)
+    ranges = np.zeros((len(coords), 2, 3), np.int64)
+    ranges[:, 0], ranges[:, 1] = -128, 135
+    assert len(Regions(coords, ranges).padded(domain, 16, 8)) == 16**3
+
+
+def test_fast_smoke_does_not_outrun_its_buckets():
+    # Forty voxels a step: the Buckets at the end of the trace are there before it is followed.
+    solver = wind(
+        velocity=(40.0 * H * 24.0, 0.0, 0.0), input="start",
+        inputs={"start": cube((2,) * 3, (6,) * 3)},
+    )  # fmt: skip
+    start = float(solver.read("air", "density").sum())
+    solver.run(4)
+    np.testing.assert_allclose(float(solver.read("air", "density").sum()), start, rtol=1e-5)
