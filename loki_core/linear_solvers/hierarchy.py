@@ -32,7 +32,7 @@ COARSEST = 300  # unknowns over all ranks that are solved directly
 MOST_LEVELS = 20
 # Degree of the Chebyshev smoother, and the range of eigenvalues below the largest that it damps:
 # on the first level, and on the coarse ones, where work is cheap.
-SMOOTHERS = ((2, 6.0), (3, 10.0))
+SMOOTHERS = ((2, 12.0), (3, 10.0))
 
 
 class Hierarchy:
