@@ -150,7 +150,7 @@ def build(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
         wind = (9.0, 3.0, -5.0)  # several voxels a step: traces reach other ranks
     setup = loki.SolverSetup(
         "plume",
-        loki.VolumeObject(name="Gas", voxel_size=h, padding=1, ambient_velocity=wind),
+        loki.VolumeObject(name="Gas", voxel_size=h, padding=8, ambient_velocity=wind),
         *behaviors,
         precision="double",
         balance_every=2,
