@@ -27,7 +27,7 @@ WARM_UP = 2  # steps that are not counted
 MARK = "FIGURES "
 HEAT = 40.0  # K above the air around
 PADDING = 4  # voxels; that of Blender's adaptive domain
-TOLERANCE = 1e-4  # of the divergence; Mantaflow stops at 1e-3 by default
+TOLERANCE = 1e-4  # of the divergence before; Mantaflow has a measure of its own
 
 Figures = dict[str, dict[str, Any]]
 

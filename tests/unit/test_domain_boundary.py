@@ -9,7 +9,7 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.errors import SetupError
 from loki_core.keyframes import Keyframes
-from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP
+from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP, Surroundings
 from loki_core.objects.volume import VolumeObject
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.solver import Solver
@@ -204,3 +204,9 @@ def test_a_side_needs_a_box():
     )
     with pytest.raises(SetupError, match="domain_lower"):
         Solver(setup)
+
+
+@pytest.mark.parametrize(("lower", "upper", "expected"), [(0.5, 2.5, (0, 3)), (1.5, 3.5, (1, 4))])
+def test_a_voxel_whose_middle_lies_on_a_plane_is_inside(lower, upper, expected):
+    around = Surroundings(lower=np.full(3, lower), upper=np.full(3, upper), kinds=(SLIP,) * 6)
+    np.testing.assert_array_equal(around.planes()[:, 0], expected)
