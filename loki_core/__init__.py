@@ -13,7 +13,10 @@ Importing this package imports numpy alone and compiles nothing.
 from __future__ import annotations
 
 from loki_core.behavior import Behavior, find_behavior, load_extensions, parameter, registry
+from loki_core.constraints.bending import BendingConstraint
+from loki_core.constraints.constraint import Constraint, ConstraintBehavior
 from loki_core.constraints.pressure import PressureMaterial
+from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.data.body import Body
 from loki_core.data.curves import Curves
@@ -43,6 +46,7 @@ from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
 from loki_core.objects.collider import Collider
+from loki_core.objects.curves import CurvesObject
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
@@ -67,12 +71,16 @@ __version__ = "0.1.0"
 __all__ = [
     "AccessError",
     "Behavior",
+    "BendingConstraint",
     "Body",
     "BoundaryCondition",
     "BuoyancyForce",
     "Cancelled",
     "Collider",
+    "Constraint",
+    "ConstraintBehavior",
     "Curves",
+    "CurvesObject",
     "DiscreteVolume",
     "DissipationOperator",
     "DivergenceError",
@@ -104,6 +112,7 @@ __all__ = [
     "SolverSetup",
     "Stage",
     "Step",
+    "StretchingConstraint",
     "Surface",
     "TurbulenceForce",
     "ViscosityMaterial",

@@ -1,32 +1,53 @@
 """Which linear solver takes a system, and what happens when it fails.
 
-Automatic: small systems and those that are not spd directly, other spd systems by smoothed
-aggregation. When a solve does not converge the next solver is tried from the same start, and the
-report says so. Conjugate gradients, plain or preconditioned, never get a system that is not spd.
+Automatic: systems of bodies by manybodies; of the others small ones and those that are not spd
+directly, the rest by smoothed aggregation. When a solve does not converge the next solver is tried
+from the same start, and the report says so. Conjugate gradients, plain or preconditioned, never get
+a system that is not spd.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any, Protocol
 
 from loki_core.errors import DivergenceError, LokiError, SetupError, did_you_mean
+from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.direct import Direct
+from loki_core.linear_solvers.manybodies import Manybodies
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
-Solver = SmoothedAggregation | ConjugateGradient | Direct
+
+class Solver(Protocol):
+    """What all linear solvers do; which systems one takes is for `choose_solver` to know."""
+
+    name: str
+
+    def prepare(self, system: Any, reuse: str | None = None) -> None:
+        """Take a system. Collective."""
+
+    def solve(
+        self, b: Vector, x: Vector, *, tol: float = ..., max_iterations: int = ...
+    ) -> SolveReport:
+        """Improve x until |b - A x| <= tol |b|. Collective."""
+
+
 SOLVERS: dict[str, type[Solver]] = {
     "smoothed_aggregation": SmoothedAggregation,
     "conjugate_gradient": ConjugateGradient,
     "direct": Direct,
+    "manybodies": Manybodies,
 }
+FOR_BODIES = ("manybodies", "conjugate_gradient", "direct")
+FOR_OTHERS = ("smoothed_aggregation", "conjugate_gradient", "direct")
 NAMES = ("auto", *SOLVERS)
 SMALL = 1000  # unknowns over all ranks for which a factorisation is quicker than a hierarchy
 
 
-def choose_solver(system: SparseSystem, name: str = "auto") -> Solver:
+def choose_solver(system: SparseSystem | BodySystem, name: str = "auto") -> Solver:
     """Return a solver for a system, not prepared; the same on all ranks.
 
     Args:
@@ -36,7 +57,7 @@ def choose_solver(system: SparseSystem, name: str = "auto") -> Solver:
 
 
 def solve_with_fallback(
-    system: SparseSystem,
+    system: SparseSystem | BodySystem,
     b: Vector,
     x: Vector,
     *,
@@ -86,10 +107,17 @@ def solve_with_fallback(
     )
 
 
-def _order(system: SparseSystem, name: str) -> list[str]:
+def _order(system: SparseSystem | BodySystem, name: str) -> list[str]:
     """Solvers to try, in order."""
     if name not in NAMES:
         raise SetupError(f'linear solver "{name}" is not known{did_you_mean(name, NAMES)}')
+    bodies = isinstance(system, BodySystem)
+    suitable = FOR_BODIES if bodies else FOR_OTHERS
+    if name != "auto" and name not in suitable:
+        raise SetupError(
+            f'linear solver "{name}" cannot solve {"a system of bodies" if bodies else "this"}; '
+            f"it can be solved by {', '.join(suitable)}"
+        )
     if system.kind != "spd":
         if name in ("smoothed_aggregation", "conjugate_gradient"):
             raise SetupError(
@@ -99,5 +127,5 @@ def _order(system: SparseSystem, name: str) -> list[str]:
         return ["direct"]
     first = name
     if name == "auto":
-        first = "direct" if system.total_size <= SMALL else "smoothed_aggregation"
-    return [first, *(other for other in SOLVERS if other != first)]
+        first = "direct" if system.total_size <= SMALL and not bodies else suitable[0]
+    return [first, *(other for other in suitable if other != first)]

@@ -30,6 +30,8 @@ from loki_core.errors import (
     did_you_mean,
 )
 from loki_core.objects.object import Object, Scope
+from loki_core.objects.solid import Solid
+from loki_core.objects.solid_system import SolidSystem
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.domain import make_domain
@@ -234,6 +236,8 @@ class Solver:
         if self.settings.newton_iterations == 1:
             return 0.0
         changes = [item.newton_change() for item in self.objects.values()]
+        if self.solids is not None:
+            changes.append(self.solids.newton_change())
         return self.comm.maximum(max(changes, default=0.0))
 
     # -- building --------------------------------------------------------------------------
@@ -255,6 +259,8 @@ class Solver:
         for path, behavior in self.setup.behaviors():
             if behavior.kind == "object":
                 self._create_one(path, behavior, [])
+        solids = [item for item in self.objects.values() if isinstance(item, Solid)]
+        self.solids = SolidSystem(solids) if solids else None
         for path, behavior in self.setup.behaviors():
             if behavior.kind != "object":
                 reached = [
@@ -294,13 +300,15 @@ class Solver:
                 self.actions.setdefault(path, []).append(item)
 
     def _schedule(self) -> Schedule:
-        groups = []
+        groups: list[tuple[str, list[Object], list[Any]]] = []
         for placed in self.setup.walk():
             if not isinstance(placed.node, Group):
                 continue
             inside = [path for path, _ in self.setup.behaviors() if _parent(path) == placed.path]
             objects = [one for path in inside for one in self._objects_of.get(path, ())]
-            actions = [one for path in inside for one in self.actions.get(path, ())]
+            actions: list[Any] = [one for path in inside for one in self.actions.get(path, ())]
+            if self.solids is not None and not groups:  # what joins all Groups is the root's
+                actions.append(self.solids)
             groups.append((placed.path, objects, actions))
         return build_schedule(groups)
 

@@ -37,6 +37,7 @@ class Stage(Enum):
     REBUCKET = _developer("substep", "particles find their Buckets and ranks")
     ADAPT_TOPOLOGY = _developer("substep", "volumes create and remove Buckets")
     BALANCE_LOAD = _developer("substep", "Buckets move between ranks")
+    NUMBER_SOLIDS = _developer("substep", "solids' unknowns are numbered where bodies changed")
     UPDATE_COLLIDERS = _developer("substep", "colliders at t and t + dt")
     UPDATE_BOUNDARIES = _developer("substep", "walls and colliders become open fractions of faces")
     EMIT = _developer("substep", "sources add to volumes")
@@ -44,6 +45,7 @@ class Stage(Enum):
     GROUP_ENTER = _user("substep", "particles arrive from other Groups")
 
     PRE_SOLVE = _user("substep", "the state at t is complete")
+    EMIT_CONSTRAINTS = _developer("substep", "constraints find their elements and values at t")
     RESET_ACCUMULATORS = _developer(
         "substep", "start values of the step are kept, sums are cleared"
     )
@@ -55,6 +57,7 @@ class Stage(Enum):
     RESET_FORCES = _developer("newton", "forces and Jacobians are cleared")
     EVALUATE_FORCES = _developer("newton", "Forces add f and df/dx")
     EVALUATE_CONSTRAINTS = _developer("newton", "Constraints add their terms")
+    ASSEMBLE_SOLIDS = _developer("newton", "inertia and forces join the solids' linear system")
     SOLVE_SOLIDS = _developer("newton", "the linear system gives the correction")
     RESPOND_TO_CONTACTS = _developer("newton", "hard contacts correct the correction")
     MOVE_ITERATE = _developer("newton", "positions follow the corrected velocities")

@@ -1,0 +1,170 @@
+"""Bending Constraint: strands resist bending and twist about their rest shape.
+
+At each joint of length l (half of the two edges that may bend), with the strains of
+`kernels/rod_strains.py` and those at rest,
+
+    C = (kappa1, kappa2, twist) - rest,     k = (E I1, E I2, G J) / l
+
+for an elliptic section with half axes a (along the first material axis) and b:
+
+    I1 = pi a^3 b / 4,   I2 = pi a b^3 / 4,   J = pi a^3 b^3 / (a^2 + b^2)
+
+(Bergou et al. 2008, 2010; J after Saint-Venant, which for an ellipse is not the polar moment.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import parameter
+from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
+from loki_core.kernels.rod_strains import bending_strains, bending_strains_only
+
+Float = NDArray[np.float64]
+
+
+class BendingConstraint(ConstraintBehavior):
+    """Keep strands in their shape, by moduli and cross-section: bending and twist."""
+
+    young_modulus: float = parameter(
+        3.0e9,
+        unit="Pa",
+        minimum=0.0,
+        varies="vertex",
+        channel="young_modulus",
+        doc="Stress over strain; the default is a hair's.",
+    )
+    shear_modulus: float = parameter(
+        1.1e9,
+        unit="Pa",
+        minimum=0.0,
+        varies="vertex",
+        channel="shear_modulus",
+        doc="Shear stress over shear strain; the default is a hair's.",
+    )
+    stiffness: float | None = parameter(
+        None,
+        unit="N*m^2",
+        minimum=0.0,
+        varies="vertex",
+        doc="E I, moment over curvature; none takes it from modulus and cross-section.",
+    )
+    second_stiffness: float | None = parameter(
+        None,
+        unit="N*m^2",
+        minimum=0.0,
+        varies="vertex",
+        doc="E I along the second material axis; none is stiffness times the aspect squared.",
+    )
+    twist_stiffness: float | None = parameter(
+        None,
+        unit="N*m^2",
+        minimum=0.0,
+        varies="vertex",
+        doc="G J, moment over twist; none takes it from modulus and cross-section.",
+    )
+    natural_twist: float = parameter(
+        0.0,
+        unit="rad/m",
+        varies="vertex",
+        doc="Twist without stress, beyond that of the rest shape.",
+    )
+
+
+class BendingAction(Constraint, behavior=BendingConstraint):
+    """Adds the energy of bending and twist."""
+
+    components = 3
+    reads = (
+        "edges.tangent",
+        "edges.length",
+        "edges.reference",
+        "edges.angle",
+        "joints.reference_twist",
+        "joints.rest_strain",
+        "joints.length",
+    )
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Bending needs joints between edges."""
+        return super().acts_on(item) and "joints" in item.data
+
+    def find_elements(self) -> Elements:
+        """Three vertices and two angles at every joint, in the order of a strand's unknowns."""
+        rods = self.target
+        before, after = rods.joint_edges[:, 0], rods.joint_edges[:, 1]
+        count = len(before)
+        three = np.arange(3)
+        dofs = np.empty((count, 11), np.int64)
+        dofs[:, 0:3] = rods.particle_dof[rods.edge_vertices[before, 0]][:, None] + three
+        dofs[:, 3] = rods.edge_dof[before]
+        dofs[:, 4:7] = rods.particle_dof[rods.joint_vertex][:, None] + three
+        dofs[:, 7] = rods.edge_dof[after]
+        dofs[:, 8:11] = rods.particle_dof[rods.edge_vertices[after, 1]][:, None] + three
+        dofs += rods.first_dof
+        return Elements(rods.joint_offsets, dofs.astype(np.int32), "joints", np.arange(count))
+
+    def evaluate(self, value: Float, gradient: Float) -> None:
+        """Write strains beyond those at rest, and their gradient."""
+        rods, edges, joints = self.target, self.target.edges, self.target.joints
+        bending_strains(
+            edges.local("tangent"), edges.local("length"), edges.local("reference"),
+            edges.local("angle"), joints.local("reference_twist"), rods.edge_offsets,
+            rods.joint_offsets, rods.closed, value, gradient,
+        )  # fmt: skip
+        self._subtract_rest(value)
+
+    def evaluate_only(self, value: Float) -> None:
+        """Strains without their gradient."""
+        rods, edges, joints = self.target, self.target.edges, self.target.joints
+        bending_strains_only(
+            edges.local("tangent"), edges.local("reference"), edges.local("angle"),
+            joints.local("reference_twist"), rods.edge_offsets, rods.joint_offsets, rods.closed,
+            value,
+        )  # fmt: skip
+        self._subtract_rest(value)
+
+    def _subtract_rest(self, value: Float) -> None:
+        rods, joints = self.target, self.target.joints
+        value -= joints.local("rest_strain")
+        rate, step = self.resolve("natural_twist", np.float64)
+        if step or rate[0] != 0.0:
+            length = joints.local("length")
+            value[:, 2] -= (rate[rods.joint_vertex] if step else rate[0]) * length
+
+    def stiffness(self) -> tuple[Float, int]:
+        """Return moduli times moments of area over the length of joints."""
+        rods, behavior = self.target, self.behavior
+        first, second = rods.half_axes()
+
+        def of(name: str, derived: Callable[[], Float]) -> Float:
+            values: Float = rods.per_vertex_or(behavior, name, derived, label=self.path)
+            return values
+
+        def modulus(name: str) -> Float:
+            values: Float = rods.per_vertex(behavior, name, label=self.path)
+            return values
+
+        bending = of(
+            "stiffness", lambda: modulus("young_modulus") * (0.25 * np.pi) * first**3 * second
+        )
+        other = of("second_stiffness", lambda: bending * (second / first) ** 2)
+        polar = np.pi * (first * second) ** 3 / (first**2 + second**2)
+        twist = of("twist_stiffness", lambda: modulus("shear_modulus") * polar)
+        at = rods.joint_vertex
+        k = np.stack((bending[at], other[at], twist[at]), axis=1)
+        k /= rods.joints.local("length")[:, None]
+        return k, 1
+
+    def rest_parameters(self) -> Float:
+        """Rest strains."""
+        strains: Float = self.target.joints.local("rest_strain").copy()
+        return strains
+
+    def set_rest_parameters(self, values: Float) -> None:
+        self.target.joints.local("rest_strain")[:] = values

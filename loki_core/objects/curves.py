@@ -1,0 +1,645 @@
+"""Curves Object: strands as discrete elastic rods (Bergou et al. 2008, 2010).
+
+A strand has positions at its vertices and an angle at each edge, by which the material frame is
+turned against a reference frame that moves along without twist. Unknowns are interleaved along the
+strand, x_0, theta_0, x_1, theta_1, ..., so that its matrix is a narrow band. What holds a strand
+together are Constraints: Stretching or Distance, and Bending, which has the twist in it.
+
+    mass of a vertex              rho A (half of each edge at it)
+    moment of inertia of an edge  rho A l (a^2 + b^2) / 4        cross-section: an ellipse of
+    area                          A = pi a b                     half axes a = radius, b = aspect a
+
+A prescribed edge (both ends are) cannot bend, so the joint at its end has only the half length of
+the other edge: then a clamp is where the free part begins, to second order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.body_particles import BodyParticles
+from loki_core.data.curves import Curves
+from loki_core.data.mesh import Mesh
+from loki_core.errors import InputError
+from loki_core.kernels.rod_frames import move_frames, reference_twist, start_frames
+from loki_core.kernels.rod_motion import add_edges, begin_edges, begin_vertices, displace_rods
+from loki_core.objects.object import Scope
+from loki_core.objects.solid import Solid
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import Resolved, channel_names, resolve
+
+Array = NDArray[Any]
+Int64 = NDArray[np.int64]
+
+ROOTS = ("clamped", "pinned", "free")
+STRANDS_PER_BUCKET = 8
+#: Channels that the Object makes itself; all others of the input are the user's.
+OWN_CHANNELS = (
+    "id",
+    "body",
+    "position",
+    "velocity",
+    "mass",
+    "radius",
+    "force",
+    "jacobian",
+    "start_position",
+    "start_velocity",
+    "goal",
+    "goal_before",
+)
+OUTPUT_CHANNELS = ("id", "velocity", "radius")
+
+
+class CurvesObject(Behavior, kind="object"):
+    """Simulate curves as elastic rods: hair, grass, cables."""
+
+    input: str = parameter("curves", kind="stream", doc="Curves, as they are at the start.")
+    root: str = parameter(
+        "clamped",
+        choices=ROOTS,
+        doc="What holds the first point: with its direction, by itself, or not at all.",
+    )
+    rest: str = parameter(
+        "input",
+        choices=("input", "straight"),
+        doc="Shape without stress: as the input starts, or straight.",
+    )
+    radius: float = parameter(
+        5.0e-5,
+        unit="m",
+        minimum=1.0e-9,
+        varies="vertex",
+        channel="radius",
+        doc="Half axis of the cross-section along the first material axis; that of a hair.",
+    )
+    aspect: float = parameter(
+        1.0,
+        minimum=1.0e-3,
+        maximum=1.0e3,
+        varies="vertex",
+        channel="aspect",
+        doc="The other half axis over the first.",
+    )
+    density: float = parameter(
+        1300.0,
+        unit="kg/m^3",
+        minimum=1.0e-9,
+        varies="vertex",
+        channel="density",
+        doc="Mass of the material over its volume; that of a hair.",
+    )
+    twist: float = parameter(
+        0.0,
+        unit="rad",
+        varies="vertex",
+        channel="twist",
+        doc="Angle by which prescribed edges are turned since the start; full turns count.",
+    )
+
+    def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
+        """Buckets of a few strands."""
+        stream = inputs.get(self.input)
+        if not isinstance(stream, Mesh) or stream.point_count == 0:
+            return None
+        lower, upper = stream.bounds()
+        return float(np.max(upper - lower)) / 16.0
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object."""
+        return [Rods(self, scope)]
+
+
+class Rods(Solid):
+    """The strands of one Curves Object.
+
+    Attributes:
+        edges: Angles, frames and lengths of edges.
+        joints: Rest strains and lengths of the places where two edges meet.
+        offsets, edge_offsets, joint_offsets: First row of each local strand.
+        closed: Which local strands are, uint8.
+        edge_dof: Unknown of each edge's angle, from 0 in this Object.
+    """
+
+    offsets: Int64
+    edge_offsets: Int64
+    joint_offsets: Int64
+    closed: NDArray[np.uint8]
+    edge_dof: Int64
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        domain = self.scope.domain
+        self.edges = BodyParticles(domain, name=f"{self.path} edges")
+        for name, shape in (
+            ("angle", ()),
+            ("angular_velocity", ()),
+            ("start_angular_velocity", ()),
+            ("start_angle", ()),
+            ("rest_angle", ()),
+            ("inertia", ()),
+            ("rest_length", ()),
+            ("length", ()),
+            ("tangent", (3,)),
+            ("reference", (3,)),
+        ):
+            self.edges.add_channel(name, np.float64, shape)
+        self.edges.add_channel("pinned", np.uint8)
+        self.joints = BodyParticles(domain, name=f"{self.path} joints")
+        for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
+            self.joints.add_channel(name, np.float64, shape)
+        self.topology: Curves
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.particles, "edges": self.edges, "joints": self.joints}
+
+    # -- start -----------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Take the input's strands, each rank a share; they find their ranks."""
+        stream = self._stream(self.scope.inputs)
+        self.topology = stream
+        self.details = dict(stream.channels["detail"].items())
+        label = self._input_label
+        self._refuse_short(stream, label)
+        comm, strands = self.scope.domain.comm, stream.primitive_count
+        mine = np.arange(strands * comm.rank // comm.size, strands * (comm.rank + 1) // comm.size)
+        self._append(stream, mine)
+        self.redistribute()
+        self._weigh()
+        self._take_rest_shape()
+
+    @property
+    def _input_label(self) -> str:
+        return f'{self.path}: input "{self.behavior.input}"'
+
+    def _stream(self, inputs: Mapping[str, Any]) -> Curves:
+        stream = inputs[self.behavior.input]
+        if not isinstance(stream, Curves):
+            raise InputError(
+                f"{self._input_label} is a {type(stream).__name__}; curves are expected"
+            )
+        return stream
+
+    def _refuse_short(self, stream: Curves, label: str) -> None:
+        """Refuse what has no length: no direction can be given to it."""
+        edges = stream.edges()
+        between = np.diff(stream.positions[edges].astype(np.float64), axis=1)[:, 0]
+        lengths = np.linalg.norm(between, axis=1)
+        scale = max(float(lengths.max(initial=0.0)), 1e-12)
+        short = lengths <= 1e-9 * scale
+        if np.any(short):
+            first, second = edges[int(np.argmax(short))]
+            raise InputError(
+                f"{label}: points {first} and {second} of curve "
+                f"{int(stream.curve_of_point()[first])} are at one place "
+                f"({int(short.sum())} such pairs); remove one of them"
+            )
+
+    def _append(self, stream: Curves, strands: Int64) -> None:
+        """Add these strands of the stream; ids are the stream's own numbers."""
+        sizes = np.diff(stream.offsets).astype(np.int64)
+        closed = self._closed_flags(stream)
+        edge_counts, joint_counts = sizes - 1 + closed, np.maximum(sizes - 2 + 2 * closed, 0)
+        body, ids = _members(strands, sizes)
+        position = self.scope.domain.to_relative(stream.positions[ids])
+        values: dict[str, Array] = {"position": position, "body": body}
+        for name, array in stream.channels["point"].items():
+            if name not in OWN_CHANNELS and name not in ("pinned", "twist_pinned"):
+                self.particles.add_channel(name, array.dtype, array.shape[1:])
+                values[name] = array[ids]
+        if "velocity" in stream.channels["point"]:
+            values["velocity"] = self._point_channel(stream, "velocity", (3,))[ids]
+        if "radius" in stream.channels["point"]:
+            values["radius"] = self._point_channel(stream, "radius", ())[ids]
+        self.particles.next_id = stream.point_count
+        self.particles.append(values, ids=ids)
+        for system, counts in ((self.edges, edge_counts), (self.joints, joint_counts)):
+            body, ids = _members(strands, counts)
+            system.next_id = int(counts.sum())
+            system.append({"body": body}, ids=ids)
+
+    def _point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
+        array = stream.channels["point"][name]
+        label = f'{self._input_label}: channel "{name}"'
+        if array.shape[1:] != shape:
+            raise InputError(
+                f"{label} has {list(array.shape[1:])} values a point, not {list(shape)}"
+            )
+        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
+            raise InputError(f"{label}: {int(np.argmin(np.isfinite(array)))} is not finite")
+        return array
+
+    @staticmethod
+    def _closed_flags(stream: Curves) -> Int64:
+        """Whether each strand closes; two points cannot."""
+        return (stream.closed & (np.diff(stream.offsets) > 2)).astype(np.int64)
+
+    def redistribute(self) -> None:
+        """Move whole strands to their ranks. Collective."""
+        owner_of = dict(zip(self._bodies().tolist(), self.owners().tolist(), strict=True))
+        for system in (self.particles, self.edges, self.joints):
+            owners = np.array([owner_of[b] for b in system.local("body").tolist()], np.int64)
+            system.settle(owners)
+        self._find_strands()
+
+    def _bodies(self) -> Int64:
+        """Numbers of the local strands."""
+        bodies = self.particles.local("body")
+        return bodies[self.particles.body_offsets()[:-1]]
+
+    def _find_strands(self) -> None:
+        """Offsets of the local strands, after bodies came or went."""
+        stream, bodies = self.topology, self._bodies()
+        sizes = np.diff(stream.offsets).astype(np.int64)[bodies]
+        closed = self._closed_flags(stream)[bodies]
+        self.closed = closed.astype(np.uint8)
+        self.offsets = _cumulative(sizes)
+        self.edge_offsets = _cumulative(sizes - 1 + closed)
+        self.joint_offsets = _cumulative(np.maximum(sizes - 2 + 2 * closed, 0))
+        # Vertices of edges and of joints, as rows.
+        edge_strand = np.repeat(np.arange(len(bodies)), np.diff(self.edge_offsets))
+        local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[edge_strand]
+        first, size = self.offsets[edge_strand], sizes[edge_strand]
+        self.edge_vertices = np.stack((first + local, first + (local + 1) % size), axis=1)
+        joint_strand = np.repeat(np.arange(len(bodies)), np.diff(self.joint_offsets))
+        local = np.arange(self.joint_offsets[-1]) - self.joint_offsets[joint_strand]
+        shift = 1 - closed[joint_strand]  # an open strand's first joint is at its second vertex
+        self.joint_vertex = self.offsets[joint_strand] + local + shift
+        edge_first = self.edge_offsets[joint_strand]
+        count = np.diff(self.edge_offsets)[joint_strand]
+        after = local + shift
+        self.joint_edges = np.stack((edge_first + (after - 1) % count, edge_first + after), axis=1)
+
+    # -- masses and rest shape -------------------------------------------------------------
+
+    def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
+        """A parameter for every local vertex; strands may override it too."""
+        bodies = self._bodies()
+        primitive = {
+            key: array[bodies] for key, array in self.topology.channels["primitive"].items()
+        }
+        strand_of_vertex = np.repeat(np.arange(len(bodies)), np.diff(self.offsets))
+        return resolve(
+            behavior,
+            name,
+            behavior_label=label,
+            channels={
+                "detail": self.details,
+                "primitive": primitive,
+                "vertex": self.vertex_channels(),
+            },
+            counts={"vertex": self.particles.count, "primitive": len(bodies)},
+            time=self.time,
+            dtype=dtype,
+            primitive_of_vertex=strand_of_vertex,
+            frames_per_second=self.scope.settings.frames_per_second,
+            start_frame=self.scope.settings.start_frame,
+        )
+
+    def per_vertex(self, behavior: Behavior, name: str, *, label: str) -> NDArray[np.float64]:
+        """A parameter spelled out for every local vertex."""
+        values, step = self.resolve(behavior, name, label=label, dtype=np.float64)
+        return values if step else np.full(self.particles.count, values[0])
+
+    def per_vertex_or(
+        self, behavior: Behavior, name: str, derived: Callable[[], Array], *, label: str
+    ) -> NDArray[np.float64]:
+        """A parameter that may be none, and is then derived; scales apply to either."""
+        if getattr(behavior, name) is not None or self._is_painted(behavior, name):
+            return self.per_vertex(behavior, name, label=label)
+        scale = self.per_vertex(behavior.replace(**{name: 1.0}), name, label=label)
+        values: NDArray[np.float64] = scale * derived()
+        return values
+
+    def _is_painted(self, behavior: Behavior, name: str) -> bool:
+        places = (self.details, self.topology.channels["primitive"], self.vertex_channels())
+        names = channel_names(type(behavior), name)
+        return any(one in place for one in names for place in places)
+
+    def _own(self, name: str) -> NDArray[np.float64]:
+        return self.per_vertex(self.behavior, name, label=self.path)
+
+    def half_axes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Half axes of the cross-section at every vertex [m]."""
+        radius = self.particles.local("radius")
+        return radius, radius * self._own("aspect")
+
+    def on_edges(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Means of a vertex quantity over the two ends of every edge."""
+        means: NDArray[np.float64] = 0.5 * values[self.edge_vertices].sum(axis=1)
+        return means
+
+    def _weigh(self) -> None:
+        """Lengths at rest, masses and moments of inertia."""
+        particles, edges = self.particles, self.edges
+        particles.local("radius")[:] = self._own("radius")
+        ends = particles.local("position")[self.edge_vertices]
+        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+        edges.local("rest_length")[:] = length
+        first, second = self.half_axes()
+        area = self.on_edges(np.pi * first * second)
+        line = self.on_edges(self._own("density")) * area
+        mass = np.zeros(particles.count)
+        for side in range(2):
+            np.add.at(mass, self.edge_vertices[:, side], 0.5 * line * length)
+        particles.local("mass")[:] = mass
+        square = self.on_edges(first**2 + second**2)
+        edges.local("inertia")[:] = 0.25 * line * length * square
+        self._pin(self._stream(self.scope.inputs))
+
+    def _take_rest_shape(self) -> None:
+        """Frames of the start, and the strains that are without stress."""
+        from loki_core.kernels.rod_strains import bending_strains_only
+
+        edges, joints = self.edges, self.joints
+        start_frames(
+            self.particles.local("position"), self.offsets, self.edge_offsets, self.closed,
+            edges.local("tangent"), edges.local("length"), edges.local("reference"),
+        )  # fmt: skip
+        self._turn_to_normals()
+        self._refresh_reference_twist()
+        if self.behavior.rest == "input":
+            bending_strains_only(
+                edges.local("tangent"), edges.local("reference"), edges.local("angle"),
+                joints.local("reference_twist"), self.edge_offsets, self.joint_offsets,
+                self.closed, joints.local("rest_strain"),
+            )  # fmt: skip
+
+    def _turn_to_normals(self) -> None:
+        """Let the first material axis of every strand's first edge point along its `normal`."""
+        stream = self.topology
+        if "normal" not in stream.channels["primitive"]:
+            return
+        edges = self.edges
+        normal = stream.channels["primitive"]["normal"][self._bodies()].astype(np.float64)
+        roots = self.edge_offsets[:-1]
+        tangent, reference = edges.local("tangent")[roots], edges.local("reference")[roots]
+        second = np.cross(tangent, reference)
+        angle = np.arctan2(
+            np.einsum("na,na->n", normal, second), np.einsum("na,na->n", normal, reference)
+        )
+        for name in ("angle", "rest_angle"):
+            edges.local(name)[:] = np.repeat(angle, np.diff(self.edge_offsets))
+
+    def _refresh_reference_twist(self) -> None:
+        reference_twist(
+            self.edges.local("tangent"), self.edges.local("reference"), self.edge_offsets,
+            self.joint_offsets, self.closed, self.joints.local("reference_twist"),
+        )  # fmt: skip
+
+    # -- what is prescribed ----------------------------------------------------------------
+
+    def _pin(self, stream: Curves) -> None:
+        """Mark prescribed vertices and edges; find how much of each joint may bend."""
+        pinned, edge_pinned = self.particles.local("pinned"), self.edges.local("pinned")
+        pinned[:] = 0
+        ids = self.particles.local("id")
+        if "pinned" in stream.channels["point"]:
+            pinned[:] = self._point_channel(stream, "pinned", ())[ids] != 0
+        roots = self.offsets[:-1]
+        if self.behavior.root != "free":
+            pinned[roots[self.closed == 0]] = 1
+        if self.behavior.root == "clamped":
+            pinned[roots[self.closed == 0] + 1] = 1
+        both = (pinned[self.edge_vertices[:, 0]] != 0) & (pinned[self.edge_vertices[:, 1]] != 0)
+        edge_pinned[:] = both
+        if "twist_pinned" in stream.channels["point"]:
+            given = self._point_channel(stream, "twist_pinned", ())[ids] != 0
+            edge_pinned[:] |= given[self.edge_vertices[:, 0]]
+        half = np.where(both, 0.0, 0.5 * self.edges.local("rest_length"))
+        length = half[self.joint_edges[:, 0]] + half[self.joint_edges[:, 1]]
+        whole = 0.5 * self.edges.local("rest_length")[self.joint_edges].sum(axis=1)
+        self.joints.local("length")[:] = np.where(length > 0.0, length, whole)
+        for system, name in ((self.particles, "pinned"), (self.edges, "pinned")):
+            system.mark_written(name)
+
+    def update_input(self, inputs: Mapping[str, Any]) -> None:
+        """Prescribed points go where the input's points are at the end of the frame."""
+        super().update_input(inputs)
+        stream = self._stream(inputs)
+        if stream.point_count != self.topology.point_count or not np.array_equal(
+            stream.offsets, self.topology.offsets
+        ):
+            raise InputError(
+                f"{self._input_label} has {stream.primitive_count} curves of "
+                f"{stream.point_count} points now, and {self.topology.primitive_count} of "
+                f"{self.topology.point_count} at the start; their number may not change"
+            )
+        particles = self.particles
+        place = self.scope.domain.to_relative(stream.positions[particles.local("id")])
+        if "goal" not in particles.channels:
+            start = self.scope.domain.to_relative(self.topology.positions[particles.local("id")])
+            for name in ("goal", "goal_before"):
+                particles.add_channel(name, np.float64, (3,))
+                particles.local(name)[:] = start
+        particles.local("goal_before")[:] = particles.local("goal")
+        particles.local("goal")[:] = place
+        self.topology = stream
+        self._pin(stream)
+
+    # -- unknowns --------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """Interleave positions and angles along each strand."""
+        sizes, edge_counts = np.diff(self.offsets), np.diff(self.edge_offsets)
+        self.body_start = _cumulative(3 * sizes + edge_counts)
+        strand = np.repeat(np.arange(len(sizes)), sizes)
+        local = np.arange(self.offsets[-1]) - self.offsets[strand]
+        self.particle_dof = self.body_start[strand] + 4 * local
+        strand = np.repeat(np.arange(len(sizes)), edge_counts)
+        local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[strand]
+        self.edge_dof = self.body_start[strand] + 4 * local + 3
+        return int(self.body_start[-1])
+
+    def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
+        super().fill_fixed(fixed)
+        fixed[self.edge_dof[self.edges.local("pinned") != 0]] = 1
+
+    def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
+        """Move vertices and angles, and carry the frames along."""
+        particles, edges = self.particles, self.edges
+        displace_rods(
+            change, fraction, fraction / dt, self.particle_dof, self.edge_dof,
+            particles.local("position"), particles.local("velocity"), edges.local("angle"),
+            edges.local("angular_velocity"),
+        )  # fmt: skip
+        self._move_frames()
+        for system, names in (
+            (particles, ("position", "velocity")),
+            (edges, ("angle", "angular_velocity")),
+        ):
+            for name in names:
+                system.mark_written(name)
+
+    def _move_frames(self) -> None:
+        edges = self.edges
+        move_frames(
+            self.particles.local("position"), self.offsets, self.edge_offsets, self.closed,
+            edges.local("tangent"), edges.local("length"), edges.local("reference"),
+        )  # fmt: skip
+        self._refresh_reference_twist()
+
+    def inertial_energy(self, change: NDArray[np.float64], dt: float) -> NDArray[np.float64]:
+        edges = self.edges
+        spin = edges.local("angular_velocity") - edges.local("start_angular_velocity")
+        energy = 0.5 * edges.local("inertia") * spin**2
+        return np.concatenate((super().inertial_energy(change, dt), energy))
+
+    # -- the step --------------------------------------------------------------------------
+
+    @task(
+        Stage.RESET_ACCUMULATORS,
+        reads=("particles.pinned", "edges.pinned"),
+        writes=(
+            "particles.position",
+            "particles.velocity",
+            "particles.start_position",
+            "particles.start_velocity",
+            "edges.angle",
+            "edges.angular_velocity",
+            "edges.start_angle",
+            "edges.start_angular_velocity",
+            "edges.tangent",
+            "edges.length",
+            "edges.reference",
+            "joints.reference_twist",
+        ),
+    )
+    def begin(self, access: Access, step: Step) -> None:
+        """Keep the start of the step; prescribed points go to its end, others guess it."""
+        particles, edges = self.particles, self.edges
+        animated = "goal" in particles.channels
+        before = particles.local("goal_before") if animated else np.zeros((1, 3))
+        after = particles.local("goal") if animated else np.zeros((1, 3))
+        begin_vertices(
+            access["particles.pinned"], int(animated), before, after, self._part_of_frame(step),
+            step.dt, access["particles.position"], access["particles.velocity"],
+            access["particles.start_position"], access["particles.start_velocity"],
+        )  # fmt: skip
+        goal = self._twist_goal()
+        begin_edges(
+            access["edges.pinned"], goal, int(len(goal) == edges.count), step.dt,
+            access["edges.angle"], access["edges.angular_velocity"], access["edges.start_angle"],
+            access["edges.start_angular_velocity"],
+        )  # fmt: skip
+        self._move_frames()
+
+    def _part_of_frame(self, step: Step) -> float:
+        """How much of the frame is over at the end of the step."""
+        settings = self.scope.settings
+        end = step.time + step.dt - settings.time_of_frame(step.frame - 1)
+        return min(1.0, end / settings.frame_duration)
+
+    def _twist_goal(self) -> NDArray[np.float64]:
+        """Angle of every edge since the start, or one that nobody asks for."""
+        values, step = self.resolve(self.behavior, "twist", label=self.path, dtype=np.float64)
+        if step == 0 and values[0] == 0.0 and not self._twists:
+            return np.zeros(1)
+        self._twists = True
+        whole = values if step else np.full(self.particles.count, values[0])
+        goal: NDArray[np.float64] = self.edges.local("rest_angle").copy()
+        goal += whole[self.edge_vertices[:, 0]]
+        return goal
+
+    _twists = False  # whether any prescribed edge was ever turned
+
+    @task(
+        Stage.ASSEMBLE_SOLIDS,
+        reads=("edges.inertia", "edges.angular_velocity", "edges.start_angular_velocity"),
+    )
+    def assemble_edges(self, access: Access, step: Step) -> None:
+        """Bring the edges' moments of inertia into the joint system."""
+        system = self.system
+        add_edges(
+            self.edge_dof, self.first_dof, access["edges.inertia"],
+            access["edges.angular_velocity"], access["edges.start_angular_velocity"], step.dt,
+            system.fixed, system.row, system.rhs, system.values,
+        )  # fmt: skip
+
+    # -- what others ask -------------------------------------------------------------------
+
+    def vertex_channels(self) -> Mapping[str, Array]:
+        own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)
+        return {
+            name: self.particles.local(name)
+            for name in self.particles.channels
+            if name not in own and name != "pinned"
+        }
+
+    @property
+    def _paints_radius(self) -> bool:
+        return "radius" in self.topology.channels["point"]
+
+    def output(self) -> Curves:
+        """Strands in world space with velocities, radii and the user's channels."""
+        particles = self.particles
+        world = self.scope.domain.to_world(particles.local("position"))
+        curves = Curves(world, self.offsets, self.closed.astype(bool))
+        for name in dict.fromkeys((*OUTPUT_CHANNELS, *self.vertex_channels())):
+            curves.set_channel("point", name, particles.local(name).copy())
+        bodies = self._bodies()
+        for name, array in self.topology.channels["primitive"].items():
+            curves.set_channel("primitive", name, array[bodies])
+        curves.set_channel("primitive", "strand", bodies)
+        for name, array in self.details.items():
+            curves.set_channel("detail", name, array)
+        return curves
+
+    def read(self, channel: str) -> tuple[Int64, Array]:
+        """Ids and values of vertices, or of edges for "edges.<channel>"; positions in world."""
+        system, _, name = channel.rpartition(".")
+        holder = self.data[system] if system else self.particles
+        assert isinstance(holder, BodyParticles)
+        values = holder.local(name)
+        if channel == "position":
+            values = self.scope.domain.to_world(values)
+        return holder.local("id"), values
+
+    def write(self, channel: str, values: Array) -> None:
+        """Set a channel of all vertices, or edges, ordered by id; positions in world space."""
+        system, _, name = channel.rpartition(".")
+        holder = self.data[system] if system else self.particles
+        assert isinstance(holder, BodyParticles)
+        values = np.asarray(values)
+        expected = (holder.next_id, *holder.channel(name).shape)
+        if values.shape != expected:
+            raise InputError(
+                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
+            )
+        chosen = values[holder.local("id")]
+        holder.local(name)[:] = (
+            self.scope.domain.to_relative(chosen) if channel == "position" else chosen
+        )
+        holder.mark_written(name)
+        if channel == "position":
+            self._move_frames()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Parts of strands may have come from other ranks: bring them together."""
+        self._twists = bool(state.get("twists", False))
+        self.redistribute()
+
+    def state(self) -> dict[str, Any]:
+        return {"twists": self._twists}
+
+
+def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:
+    """(body, global number) of all members of these bodies, given the sizes of all bodies."""
+    starts = _cumulative(sizes)
+    counts = sizes[bodies]
+    body = np.repeat(bodies, counts)
+    local = np.arange(counts.sum()) - np.repeat(_cumulative(counts)[:-1], counts)
+    return body.astype(np.int64), (starts[body] + local).astype(np.int64)
+
+
+def _cumulative(counts: Array) -> Int64:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

@@ -1,0 +1,191 @@
+"""The joint system of all solids: one matrix for everything that Constraints couple strongly.
+
+Each body keeps the lower envelope of its own symmetric matrix; what joins two bodies is a sparse
+remainder (`linear_solvers/body_system.py`). The pattern is found once and kept while bodies and
+constraint elements stay. Every Newton iteration: sums are cleared, Forces and Constraints are
+evaluated, inertia joins, the correction is found, and all solids move by it; with more than one
+iteration a line search makes sure that the incremental potential falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.accessors import Access
+from loki_core.errors import DivergenceError
+from loki_core.kernels.constraint_assembly import close_fixed, widen_envelope
+from loki_core.kernels.skyline import envelope_of
+from loki_core.linear_solvers.body_system import BodySystem
+from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
+from loki_core.linear_solvers.system import SolveReport
+from loki_core.parallel.reduce import exact_sum
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, TaskOwner, task
+
+if TYPE_CHECKING:
+    from loki_core.objects.solid import Solid
+
+HALVINGS = 12  # of a Newton step before it is taken to lead nowhere
+TOLERANCE = 1.0e-10  # of the linear solves, where they iterate
+
+
+class SolidSystem(TaskOwner):
+    """Unknowns of all solids of this rank.
+
+    Attributes:
+        constraints: Constraints that add to the system; they enter themselves.
+        version: Changes when unknowns are numbered anew.
+        fixed: Which unknowns are prescribed, uint8 [size].
+        rhs: Force on each unknown, [size].
+        row, values: The bodies' matrices (kernels/skyline).
+        change: The last correction, [size].
+        report: What the last solve did.
+    """
+
+    def __init__(self, solids: Sequence[Solid]) -> None:
+        self.path = "Solids"
+        self.solids = list(solids)
+        self.comm = solids[0].scope.domain.comm
+        self.constraints: list[Any] = []
+        self.version = 0
+        self.size = 0
+        self.report: SolveReport | None = None
+        self._layout: Any = None
+        self._pattern: Any = None
+        self.relative_change = 0.0
+        for item in solids:
+            item.system = self
+
+    # -- numbering -------------------------------------------------------------------------
+
+    @task(Stage.NUMBER_SOLIDS)
+    def number(self, access: Access, step: Step) -> None:
+        """Number unknowns where bodies came or went."""
+        self.renew()
+
+    def renew(self) -> None:
+        """Number the unknowns, if bodies changed places. Collective."""
+        layout = tuple(item.particles.layout_version for item in self.solids)
+        if not self.comm.any(layout != self._layout):
+            return
+        self._layout = layout
+        self.version += 1
+        self.size = 0
+        starts = [np.zeros(1, np.int64)]
+        for item in self.solids:
+            item.first_dof = self.size
+            count = item.number()
+            starts.append(self.size + item.body_start[1:])
+            self.size += count
+        self.body_start = np.concatenate(starts)
+        self.fixed = np.zeros(self.size, np.uint8)
+        self.rhs = np.zeros(self.size)
+        self.change = np.zeros(self.size)
+
+    def _find_pattern(self) -> None:
+        """Give every row its envelope, from all stencils inside bodies."""
+        first = np.arange(self.size, dtype=np.int64)
+        for item in self.solids:
+            for elements, dofs in item.own_stencils():
+                widen_envelope(elements, dofs, first)
+        for constraint in self.constraints:
+            widen_envelope(constraint.elements.runs, constraint.elements.dofs, first)
+        self.row, count = envelope_of(self.body_start, first)
+        self.first = first
+        self.values = np.zeros(count)
+        self.linear = BodySystem(self.body_start, first, self.row, self.values, comm=self.comm)
+
+    # -- the Newton iteration --------------------------------------------------------------
+
+    @task(Stage.RESET_FORCES)
+    def reset(self, access: Access, step: Step) -> None:
+        """Clear the sums; find the matrix pattern where elements changed."""
+        pattern = (self.version, *(one.elements_version for one in self.constraints))
+        if pattern != self._pattern:
+            self._pattern = pattern
+            self._find_pattern()
+        self.rhs[:] = 0.0
+        self.values[:] = 0.0
+        if step.newton == 0:
+            self.fixed[:] = 0
+            for item in self.solids:
+                item.fill_fixed(self._part(self.fixed, item))
+
+    @task(Stage.SOLVE_SOLIDS)
+    def solve(self, access: Access, step: Step) -> None:
+        """Find the correction of all unknowns together."""
+        close_fixed(self.fixed, self.row, self.rhs, self.values)
+        self.change[:] = 0.0
+        solver = choose_solver(self.linear)
+        solver.prepare(self.linear)
+        self.report = solve_with_fallback(
+            self.linear, self.rhs, self.change, solver=solver, tol=TOLERANCE
+        )
+        for constraint in self.constraints:
+            constraint.take_solution(self.change)
+        self.iterations = self.report.iterations
+        self.warning = self.report.warning
+
+    @task(Stage.MOVE_ITERATE)
+    def move(self, access: Access, step: Step) -> None:
+        """Move all solids by the correction, or by a part of it that lowers the potential."""
+        fraction = 1.0
+        searches = any(item.scope.settings.newton_iterations > 1 for item in self.solids)
+        if searches:
+            fraction = self._search(step.dt)
+        else:
+            self._displace(1.0, step.dt)
+        self._note_change(fraction, step.dt)
+
+    def _note_change(self, fraction: float, dt: float) -> None:
+        largest = float(np.max(np.abs(self.change), initial=0.0)) * fraction / dt
+        speeds = [np.max(np.abs(s.particles.local("velocity")), initial=0.0) for s in self.solids]
+        speed = float(max(speeds, default=0.0))
+        self.relative_change = largest / speed if speed > 0.0 else largest
+
+    def newton_change(self) -> float:
+        """Largest correction relative to the speed, on this rank."""
+        return self.relative_change
+
+    def _displace(self, fraction: float, dt: float) -> None:
+        for item in self.solids:
+            item.displace(self._part(self.change, item), fraction, dt)
+
+    def _search(self, dt: float) -> float:
+        """Halve the step until the incremental potential falls. Collective."""
+        works = [item.force_work(self._part(self.change, item)) for item in self.solids]
+        linear = exact_sum(self.comm, np.array([w[0] for w in works]))
+        quadratic = exact_sum(self.comm, np.array([w[1] for w in works]))
+        start = self._potential(dt)
+        # Near the minimum the fall is smaller than the round-off of the potential itself.
+        slack = 1e-12 * abs(start)
+        fraction = 1.0
+        self._displace(1.0, dt)
+        for _ in range(HALVINGS):
+            work = fraction * linear + 0.5 * fraction * fraction * quadratic
+            after = self._potential(dt) - work
+            if after <= start + slack:
+                return fraction
+            self._displace(-0.5 * fraction, dt)
+            fraction *= 0.5
+        where = ", ".join(item.path for item in self.solids)
+        raise _together(
+            DivergenceError(f"{where}: no part of the Newton step lowers the potential")
+        )
+
+    def _potential(self, dt: float) -> float:
+        parts = [item.inertial_energy(self.change, dt) for item in self.solids]
+        parts += [constraint.energies(dt) for constraint in self.constraints]
+        return exact_sum(self.comm, np.concatenate(parts)) if parts else 0.0
+
+    def _part(self, vector: NDArray[Any], item: Solid) -> NDArray[Any]:
+        return vector[item.first_dof : item.first_dof + int(item.body_start[-1])]
+
+
+def _together(error: DivergenceError) -> DivergenceError:
+    error.together = True
+    return error
