@@ -21,6 +21,18 @@ from loki_core.kernels.ray_march import (
 )
 
 
+def sky_directions(count):
+    """Unit vectors [count, 3] into the sky, spread so that a floor sees as much of it in each."""
+    n = np.arange(count)
+    radius = np.sqrt((n + 0.5) / count)
+    angle = n * np.pi * (3.0 - np.sqrt(5.0))  # of sunflower seeds
+    height = np.sqrt(1.0 - radius**2)
+    return np.stack([radius * np.cos(angle), height, radius * np.sin(angle)], axis=1)
+
+
+SKY = sky_directions(9)  # from one direction alone, the sky would throw shadows with edges
+
+
 @device
 def first_crossing(distance, x, y, z, dx, dy, dz, scale, far):
     """Length, in voxels, at which a ray enters a level set, or -1; `scale` is 1 / voxel size."""
@@ -82,26 +94,29 @@ def trace_level_set(camera, distance, lattice, color, depths, normals, colors):
 def light_at(density, occupied, lattice, sigma, towards, light, depths, bias, x, y, z, jitter):
     """Parts of key light and sky light that reach a point, past surfaces and through smoke."""
     h = lattice[3]
-    key = 0.0
+    px = (x - lattice[0]) / h
+    py = (y - lattice[1]) / h
+    pz = (z - lattice[2]) / h
+    tau = optical_depth(
+        density,
+        occupied,
+        px,
+        py,
+        pz,
+        towards[0, 0],
+        towards[0, 1],
+        towards[0, 2],
+        2.0,
+        jitter,
+    )
+    key = math.exp(-sigma * h * tau) * shadow(depths, light, x, y, z, bias)
     sky = 0.0
-    for lamp in range(2):
+    for n in range(SKY.shape[0]):
         tau = optical_depth(
-            density,
-            occupied,
-            (x - lattice[0]) / h,
-            (y - lattice[1]) / h,
-            (z - lattice[2]) / h,
-            towards[lamp, 0],
-            towards[lamp, 1],
-            towards[lamp, 2],
-            2.0 + lamp,
-            jitter,
+            density, occupied, px, py, pz, SKY[n, 0], SKY[n, 1], SKY[n, 2], 3.0, jitter
         )
-        if lamp == 0:
-            key = math.exp(-sigma * h * tau) * shadow(depths, light, x, y, z, bias)
-        else:
-            sky = math.exp(-0.2 * sigma * h * tau)  # the sky is wide: much of it lies beside
-    return key, sky
+        sky += math.exp(-0.2 * sigma * h * tau)  # smoke passes much of a wide light on
+    return key, sky / SKY.shape[0]
 
 
 @parallel_kernel
@@ -122,9 +137,10 @@ def light_surfaces(
 ):
     """Turn the colours of surfaces into the light that they send back to the camera.
 
-    Args: camera; density [nx, ny, nz]; occupied; lattice; sigma 1/m; towards [2, 3] unit vectors to
-    lamp and sky; strength [2, 3] their colours; light and shadow_depths as `shadow` takes them;
-    bias [m]; depths [h, w] m; normals [h, w, 3], 0 where a surface glows; colors [h, w, 3].
+    Args: camera; density [nx, ny, nz]; occupied; lattice; sigma 1/m; towards [2, 3] whose first row
+    is the unit vector to the lamp; strength [2, 3] colours of lamp and sky; light and shadow_depths
+    as `shadow` takes them; bias [m]; depths [h, w] m; normals [h, w, 3], 0 where a surface glows;
+    colors [h, w, 3].
     """
     rows, columns = depths.shape
     for row in prange(rows):
