@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from loki_core.kernels.jit import parallel_kernel, prange
 
 
@@ -71,3 +73,21 @@ def add_edges(
         if fixed[i] == 0:
             rhs[i] -= inertia[n] * (angular_velocity[n] - start_angular_velocity[n]) / dt
             values[row[i] + i] += inertia[n] / (dt * dt)
+
+
+@parallel_kernel
+def vertex_filaments(tangent, rest_length, offsets, edge_offsets, along, length):
+    """Write the direction [n, 3] and length [n] of the filament that each vertex stands for."""
+    for strand in prange(offsets.shape[0] - 1):
+        first, count = offsets[strand], offsets[strand + 1] - offsets[strand]
+        for edge in range(edge_offsets[strand], edge_offsets[strand + 1]):
+            local = edge - edge_offsets[strand]
+            for side in range(2):
+                vertex = first + (local + side) % count
+                length[vertex] += 0.5 * rest_length[edge]
+                for axis in range(3):
+                    along[vertex, axis] += tangent[edge, axis]
+        for vertex in range(first, first + count):
+            size = math.sqrt(along[vertex, 0] ** 2 + along[vertex, 1] ** 2 + along[vertex, 2] ** 2)
+            for axis in range(3):
+                along[vertex, axis] /= max(size, 1e-300)

@@ -28,7 +28,13 @@ from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError
 from loki_core.kernels.rod_frames import move_frames, reference_twist, start_frames
-from loki_core.kernels.rod_motion import add_edges, begin_edges, begin_vertices, displace_rods
+from loki_core.kernels.rod_motion import (
+    add_edges,
+    begin_edges,
+    begin_vertices,
+    displace_rods,
+    vertex_filaments,
+)
 from loki_core.objects.object import Scope
 from loki_core.objects.solid import Solid
 from loki_core.pipeline.stages import Stage
@@ -566,6 +572,19 @@ class Rods(Solid):
         )  # fmt: skip
 
     # -- what others ask -------------------------------------------------------------------
+
+    def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean direction of the edges at every vertex, and half of their lengths."""
+        tangent, length = np.zeros((self.particles.count, 3)), np.zeros(self.particles.count)
+        vertex_filaments(
+            self.edges.local("tangent"), self.edges.local("rest_length"), self.offsets,
+            self.edge_offsets, tangent, length,
+        )  # fmt: skip
+        return tangent, length
+
+    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
+        super().push_points(impulse, dt)
+        self._move_frames()
 
     def vertex_channels(self) -> Mapping[str, Array]:
         own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)

@@ -120,6 +120,25 @@ class Object(TaskOwner):
         """Set a channel from an array over all elements, ordered by id. Collective."""
         raise InputError(f'{self.path} has no channel "{channel}" to write')
 
+    def occupied_buckets(self) -> NDArray[np.int32]:
+        """Lattice coordinates of the Buckets that the Object is in here; any rank may own them."""
+        parts = [holder.buckets.local_coords for holder in self.data.values()]
+        return np.concatenate([np.empty((0, 3), np.int32), *parts])
+
+    # -- coupling of points ----------------------------------------------------------------
+
+    def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Unit tangents [n, 3] and lengths [n] of the filaments that points stand for, if any."""
+        return None
+
+    def held_points(self) -> NDArray[np.uint8]:
+        """Which points are prescribed, so that no impulse moves them, shape [n]."""
+        return np.zeros(self.count(), np.uint8)
+
+    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
+        """Give points an impulse [n, 3] N s at the end of a step; places follow velocities."""
+        raise SetupError(f"{type(self).__name__} has no points that could be pushed")
+
     # -- sparse parameters -----------------------------------------------------------------
 
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:

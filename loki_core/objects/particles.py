@@ -404,6 +404,16 @@ class Particles(Object):
 
     # -- what others ask -------------------------------------------------------------------
 
+    def held_points(self) -> NDArray[np.uint8]:
+        """No particle is prescribed."""
+        return np.zeros(self.particles.count, np.uint8)
+
+    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
+        """Give particles an impulse at the end of a step."""
+        change = impulse / self.particles.local("mass")[:, None]
+        self.particles.local("velocity")[:] += change
+        self.particles.local("position")[:] += dt * change
+
     def check_state(self) -> str | None:
         kept = self.particles.kept()
         position, velocity = self.particles.local("position"), self.particles.local("velocity")

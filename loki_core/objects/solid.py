@@ -163,6 +163,19 @@ class Solid(Object):
 
     # -- what others ask -------------------------------------------------------------------
 
+    def occupied_buckets(self) -> NDArray[np.int32]:
+        return self.particles.occupied_buckets()
+
+    def held_points(self) -> NDArray[np.uint8]:
+        held: NDArray[np.uint8] = self.particles.local("pinned")
+        return held
+
+    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
+        free = self.particles.local("pinned") == 0
+        change = np.where(free[:, None], impulse / self.particles.local("mass")[:, None], 0.0)
+        self.particles.local("velocity")[:] += change
+        self.particles.local("position")[:] += dt * change
+
     def check_state(self) -> str | None:
         position, velocity = self.particles.local("position"), self.particles.local("velocity")
         maximum = float(self.scope.settings.maximum_speed)

@@ -70,4 +70,4 @@ def _around(item: Volume) -> list[NDArray[np.int32]]:
     found = item.scope.others.get(name)
     if found is None:
         raise SetupError(f'{item.path}.around = "{name}" is neither an input stream nor an Object')
-    return [holder.buckets.local_coords for holder in found.data.values()]
+    return [found.occupied_buckets()]

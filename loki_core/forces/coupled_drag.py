@@ -1,0 +1,285 @@
+"""Coupled Drag Force: points and a simulated fluid drag each other along.
+
+    f = K (u - v) on a point, -f on the fluid,     u = W u_faces at the point
+
+K is frozen in a Newton iteration (kernels/filament_drag). The points' solve takes f with its
+derivative at the present flow u^k. The fluid then gets the reaction, splatted by W^T, the exact
+transpose of the gather, and as derivative the Schur complement of the points,
+
+    K' = K (I + K h / m)^-1,     D = W^T diag(K') 1   on faces,
+
+since a point that is dragged gives way. Viscosity and pressure honour D, so when they are done the
+fluid has received h (W^T pull - D (u^{k+1} - u^k)). What the points have not got of that yet,
+h diag(K') W (u^{k+1} - u^k), they get now: both sides have the same impulse to round-off.
+With one coefficient for all this is backward Euler of both together, whose slip falls by the
+factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.kernels.face_transfer import faces_to_points, points_to_faces
+from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
+from loki_core.objects.boundary import Boundary
+from loki_core.objects.object import Scope
+from loki_core.parallel.reduce import exact_sum
+from loki_core.pipeline.action import Action
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, Task, task
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+
+LAWS = ("linear", "quadratic", "reynolds")
+DIRECTIONS = ("two_way", "fluid_to_solids", "solids_to_fluid", "off")
+
+
+class CoupledDragForce(Behavior, kind="force"):
+    """Let the fluids and the solids of the Group drag each other along."""
+
+    direction: str = parameter(
+        "two_way", choices=DIRECTIONS, doc="Who is dragged: both, one of the two, or none."
+    )
+    law: str = parameter(
+        "reynolds", choices=LAWS, doc="How drag depends on the speed; reynolds suits the shape."
+    )
+    coefficient: float = parameter(
+        1.0, unit="kg/s", minimum=0.0, varies="vertex", doc="K of the linear law, of each point."
+    )
+    normal_coefficient: float = parameter(
+        1.2,
+        minimum=0.0,
+        varies="vertex",
+        doc="Drag coefficient of the quadratic law across a filament, or of a sphere.",
+    )
+    tangential_coefficient: float = parameter(
+        0.02,
+        minimum=0.0,
+        varies="vertex",
+        doc="Friction coefficient of the quadratic law along a filament.",
+    )
+    viscosity: float = parameter(
+        1.81e-5, unit="Pa*s", minimum=1.0e-12, doc="Of the fluid, for the law; the default is air."
+    )
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make an Action for everything that has points, with every fluid of the Group."""
+        if self.direction == "off":
+            return []
+        fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
+        solids = [item for item in scope.objects if "particles" in item.data]
+        return [CoupledDragAction(self, solid, fluid) for solid in solids for fluid in fluids]
+
+
+@dataclass
+class Exchange:
+    """What a coupling has brought from one Object to another, since the start of the run.
+
+    Attributes:
+        momentum: Given to the points [N s].
+        reaction: Given to the fluid [N s].
+        held: What went to prescribed points, and to walls that faces lie in [N s].
+        energy: Kinetic energy given to the points and to the fluid [J]; the rest is heat.
+    """
+
+    momentum: Float = field(default_factory=lambda: np.zeros(3))
+    reaction: Float = field(default_factory=lambda: np.zeros(3))
+    walls: Float = field(default_factory=lambda: np.zeros(3))
+    energy: Float = field(default_factory=lambda: np.zeros(2))
+    steps: int = 0
+
+    def to_document(self) -> dict[str, Any]:
+        """Plain values for statistics; the residual is what no side accounts for."""
+        residual = self.momentum + self.reaction + self.walls
+        return {
+            "steps": self.steps,
+            "mass": 0.0,
+            "momentum_to_solids": self.momentum.tolist(),
+            "momentum_to_fluid": self.reaction.tolist(),
+            "momentum_to_walls": self.walls.tolist(),
+            "momentum_residual": residual.tolist(),
+            "energy_to_solids": float(self.energy[0]),
+            "energy_to_fluid": float(self.energy[1]),
+            "heat": float(-self.energy.sum()),
+        }
+
+
+class CoupledDragAction(Action):
+    """Drag between the points of one Object and the faces of another.
+
+    Attributes:
+        target: The Object with points.
+        fluid: The Object with faces.
+        exchange: What was exchanged so far, on this rank.
+    """
+
+    def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
+        super().__init__(behavior, target)
+        self.fluid = fluid
+        self.exchange = Exchange()
+        target.need_jacobian()
+        if self.drags_fluid:
+            fluid.need_drag()
+        name = f"{target.path} in {fluid.path}"
+        self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
+        self.flow: Float = np.zeros((0, 3))
+        self._substep = -1
+
+    @property
+    def drags_solids(self) -> bool:
+        return self.behavior.direction in ("two_way", "fluid_to_solids")
+
+    @property
+    def drags_fluid(self) -> bool:
+        return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.target.data["particles"], "volume": self.fluid.volume}
+
+    def tasks(self) -> Any:
+        """Those of the chosen direction."""
+        for one in super().tasks():
+            if one.name == "drag_fluid" and not self.drags_fluid:
+                continue
+            if one.name == "feed_back" and not (self.drags_fluid and self.drags_solids):
+                continue
+            yield self._completed(one)
+
+    def _completed(self, one: Task) -> Task:
+        declared = one.declaration
+        if one.name == "drag_solids" and not self.drags_solids:
+            declared = replace(declared, accumulates=())
+        return replace(one, declaration=declared)
+
+    # -- the three moments of an iteration -------------------------------------------------
+
+    @task(
+        Stage.EVALUATE_FORCES,
+        reads=(
+            "particles.position",
+            "particles.velocity",
+            "particles.radius",
+            "volume.velocity",
+            "volume.open_fraction",
+        ),
+        accumulates=("particles.force", "particles.jacobian"),
+    )
+    def drag_solids(self, access: Access, step: Step) -> None:
+        """Find the flow at the points and what it does to them."""
+        self.boundary.refresh()
+        self.flow, self.reached = self._gather()
+        velocity = self._local("velocity")
+        filaments = self.target.filaments()
+        self.is_filament = int(filaments is not None)
+        count = len(velocity)
+        self.tangent, length = filaments or (np.zeros((1, 3)), np.zeros(1))
+        self.coefficient = np.empty((count, 2))
+        law = LAWS.index(self.settings.law)
+        names = ("coefficient", "coefficient")
+        if law != 0:
+            names = ("normal_coefficient", "tangential_coefficient")
+        normal, n_step = self.resolve(names[0], np.float64)
+        tangential, t_step = self.resolve(names[1], np.float64)
+        drag_coefficients(
+            velocity, self.flow, self._local("radius"), self.tangent, length, self.is_filament,
+            law, normal, n_step, tangential, t_step, float(self.fluid.settings.density),
+            float(self.settings.viscosity), self.coefficient,
+        )  # fmt: skip
+        if self.drags_solids:
+            force, jacobian = access["particles.force"], access["particles.jacobian"]
+            drag_points(
+                velocity, self.flow, self.tangent, self.is_filament, self.coefficient, step.dt,
+                force, jacobian,
+            )  # fmt: skip
+
+    @task(
+        Stage.TRANSFER_SOLIDS_TO_GRID,
+        reads=("particles.velocity", "particles.mass"),
+        accumulates=("volume.force", "volume.drag"),
+    )
+    def drag_fluid(self, access: Access, step: Step) -> None:
+        """Bring the reaction, and how it falls when the fluid gives way, to the faces."""
+        velocity = self._local("velocity")
+        count = len(velocity)
+        held = self.target.held_points() if self.drags_solids else np.ones(count, np.uint8)
+        self.impulse, pull, self.grip = (np.empty((count, 3)) for _ in range(3))
+        drag_on_fluid(
+            velocity, self.flow, self.tangent, self.is_filament, self.coefficient,
+            self._local("mass"), held, step.dt, self.impulse, pull, self.grip,
+        )  # fmt: skip
+        boundary = self.boundary
+        boundary.send("pull", pull)
+        boundary.send("grip", self.grip)
+        position, pull, grip = boundary.with_neighbours("position", "pull", "grip")
+        volume, points = self.fluid.volume, boundary.points
+        points_to_faces(
+            position, pull, grip, points.offsets, points.buckets.coords,
+            volume.domain.bucket_size, volume.buckets.local, boundary.point_buckets,
+            access["volume.force"], access["volume.drag"],
+        )  # fmt: skip
+        if not self.drags_solids:
+            self._account(step, self.impulse, velocity)
+
+    @task(
+        Stage.FEED_BACK_TO_SOLIDS,
+        reads=("volume.velocity", "volume.open_fraction", "particles.mass"),
+        writes=("particles.position", "particles.velocity"),
+    )
+    def feed_back(self, access: Access, step: Step) -> None:
+        """Give the points what the fluid received beyond what they have."""
+        flow, _ = self._gather()
+        missing = step.dt * self.grip * (flow - self.flow)
+        before = self._local("velocity").copy()
+        self.target.push_points(missing, step.dt)
+        self.impulse += missing
+        self.flow = flow
+        self._account(step, self.impulse, 0.5 * (before + self._local("velocity")))
+
+    # -- details ---------------------------------------------------------------------------
+
+    def _local(self, name: str) -> Float:
+        values = self.target.data["particles"].local(name)
+        return np.ascontiguousarray(values, dtype=np.float64)
+
+    def _gather(self) -> tuple[Float, Float]:
+        """Flow at the points and how much of it comes from open faces. Collective."""
+        volume, boundary = self.fluid.volume, self.boundary
+        volume.refresh("velocity", "open_fraction", corners=True)
+        points = boundary.points
+        values, reached = np.zeros((points.count, 3)), np.zeros((points.count, 3))
+        faces_to_points(
+            points.local("position"), points.offsets, points.buckets.coords,
+            volume.domain.bucket_size, boundary.volume_rows, volume.buckets.neighbours,
+            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction"), values, reached,
+        )  # fmt: skip
+        return boundary.fetch(values), boundary.fetch(reached)
+
+    def _account(self, step: Step, impulse: Float, velocity: Float) -> None:
+        """Note what the last iteration of the substep exchanged; earlier ones are undone."""
+        if step.substep == self._substep:
+            self.exchange = self._former
+        self._substep, self._former = step.substep, self.exchange
+        free = (self.target.held_points() == 0)[:, None] & self.drags_solids
+        to_points = np.where(free, impulse, 0.0)
+        comm = self.target.scope.domain.comm
+        now = Exchange(steps=self._former.steps + 1)
+        parts = (to_points, -impulse * self.reached, impulse * self.reached - to_points)
+        for total, part, former in zip(
+            (now.momentum, now.reaction, now.walls),
+            parts,
+            (self._former.momentum, self._former.reaction, self._former.walls),
+            strict=True,
+        ):
+            total[:] = former + [exact_sum(comm, part[:, axis]) for axis in range(3)]
+        work = np.einsum("na,na->n", to_points, velocity)
+        lost = -np.einsum("na,na->n", impulse * self.reached, self.flow)
+        now.energy[:] = self._former.energy + [exact_sum(comm, work), exact_sum(comm, lost)]
+        self.exchange = now

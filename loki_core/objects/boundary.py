@@ -1,0 +1,85 @@
+"""Boundary: an Object's points sorted by Bucket, for whoever meets them with voxels.
+
+The points of solids are kept by body, those of particles move every step. A Boundary is a Particle
+System of its own with a copy of their places, in the Buckets of a volume and on the ranks that own
+them; values travel to and fro by a plan that is made once per substep.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.accessors import MultiAccessor
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.particle_system import ParticleSystem
+
+Array = NDArray[Any]
+
+
+class Boundary:
+    """Points of an Object in the Buckets of a volume.
+
+    Attributes:
+        points: The sorted copy.
+        volume_rows: The volume's Bucket of each local Bucket of points, or negative.
+        point_buckets: The points' Bucket around each local Bucket of the volume, [local, 27].
+    """
+
+    def __init__(self, carrier: ParticleSystem, volume: DiscreteVolume, *, name: str) -> None:
+        self.carrier = carrier
+        self.volume = volume
+        self.points = ParticleSystem(carrier.domain, name=name, dtype=np.float64)
+        self.points.add_channel("source_rank", np.int64)
+        self.points.add_channel("source_row", np.int64)
+
+    def refresh(self) -> None:
+        """Take the carrier's points as they are now. Collective."""
+        points, comm = self.points, self.carrier.domain.comm
+        points.count = points.ghost_count = 0
+        rows = np.arange(self.carrier.count, dtype=np.int64)
+        values = {
+            "position": self.carrier.local("position").astype(np.float64),
+            "source_row": rows,
+            "source_rank": np.full(len(rows), comm.rank, np.int64),
+        }
+        points.append(values, ids=self.carrier.local("id"))
+        buckets = self.volume.buckets
+        points.track(buckets.local_coords)
+        points.rebucketize()
+        source = points.local("source_rank")
+        self._chosen = [np.flatnonzero(source == rank) for rank in range(comm.size)]
+        row = points.local("source_row")
+        self._rows = comm.all_to_all([row[chosen] for chosen in self._chosen])
+        count = points.buckets.local_count
+        self.volume_rows = points.buckets.index_in(buckets)[:count].astype(np.int32)
+        self.volume_rows[self.volume_rows >= buckets.local_count] = -1
+        self.point_buckets = MultiAccessor(points, self.volume).particle_buckets
+
+    def fetch(self, values: Array) -> Array:
+        """Bring values of the sorted points [n, ...] to the carrier's rows. Collective."""
+        comm, shape = self.carrier.domain.comm, values.shape[1:]
+        parts = comm.all_to_all([values[chosen].reshape(-1) for chosen in self._chosen])
+        brought = np.empty((self.carrier.count, *shape), values.dtype)
+        for rows, part in zip(self._rows, parts, strict=True):
+            brought[rows] = part.reshape(-1, *shape)
+        return brought
+
+    def send(self, name: str, values: Array) -> None:
+        """Bring values of the carrier's rows [n, ...] to a channel of the points. Collective."""
+        comm, shape = self.carrier.domain.comm, values.shape[1:]
+        self.points.add_channel(name, values.dtype, shape)
+        parts = comm.all_to_all([values[rows].reshape(-1) for rows in self._rows])
+        target = self.points.local(name)
+        for chosen, part in zip(self._chosen, parts, strict=True):
+            target[chosen] = part.reshape(-1, *shape)
+        self.points.mark_written(name)
+
+    def with_neighbours(self, *names: str) -> list[Array]:
+        """Channels of local points and those of neighbouring Buckets, current. Collective."""
+        pending = self.points.post_ghosts(names)
+        if pending is not None:
+            pending.wait()
+        return [self.points.with_ghosts(name) for name in names]
