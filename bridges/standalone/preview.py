@@ -1,8 +1,9 @@
 """Preview: a picture of streams, made with pyvista without a window.
 
-Points are soft glowing balls, curves are lines, surfaces and bodies are shaded. Where there are
-voxels, all of it is put together by volume_picture: rays march through the smoke, and what pyvista
-draws stands in it. Colours come from one channel; all Objects share the camera.
+Points are soft glowing balls, surfaces and bodies are shaded. Where there are curves, all of it is
+put together by curves_picture, which lights them as hair; where there are voxels, by
+volume_picture: rays march through the smoke, and what pyvista draws stands in it. Colours come from
+one channel; all Objects share the camera.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bridges.standalone.curves_picture import color_channel, paint_curves, put_strands
 from bridges.standalone.volume_fields import density_channel, occupied_corners, tint_channel
 from bridges.standalone.volume_picture import (
     SHADOW_SIZE,
@@ -36,6 +38,7 @@ GROUND = (30, 39, 54)
 COLOR_MAP = "inferno"
 SURFACE_COLOR, LINE_COLOR, POINT_COLOR = "#9db4cf", "#e8c38a", "#7fb2ff"
 ELEVATION = np.radians(14.0)
+OWN_COLORS = "Cd"  # channel of linear colours that surfaces bring with them
 AZIMUTH = np.radians(35.0)
 VIEW_ANGLE = 30.0  # degrees, of the picture's height
 MARGIN = 0.1  # of the picture, on each side
@@ -71,7 +74,11 @@ def render(
     view = _view(outline, size)
     picture.parent.mkdir(parents=True, exist_ok=True)
     temporary = picture.with_name(f".{picture.stem}.part.png")
-    draw = _draw_with_volumes if _has_volumes(shown) else _draw_meshes
+    draw = _draw_meshes
+    if _has_volumes(shown):
+        draw = _draw_with_volumes
+    elif any(isinstance(stream, Curves) for stream in shown.values()):
+        draw = _draw_with_curves
     drawn = draw(shown, temporary, color=color, size=size, ground=ground, view=view, bounds=bounds)
     temporary.replace(picture)
     return drawn
@@ -148,6 +155,8 @@ def _velocity(stream: Any) -> NDArray[Any] | None:
 def _point_values(stream: Mesh, color: str | None) -> tuple[str | None, NDArray[Any] | None]:
     """Return what points are coloured by: a channel, or their speed where nothing is asked for."""
     channels = stream.channels["point"]
+    if color is None and _has_own_colors(stream):
+        return OWN_COLORS, None
     if color is not None and color in channels:
         values = np.asarray(channels[color], dtype=np.float64)
         return color, values if values.ndim == 1 else _lengths(values)
@@ -155,6 +164,18 @@ def _point_values(stream: Mesh, color: str | None) -> tuple[str | None, NDArray[
     if velocity is not None and color in (None, "speed"):
         return "speed", _lengths(velocity)
     return None, None
+
+
+def _has_own_colors(stream: Mesh) -> bool:
+    colors = stream.channels["point"].get(OWN_COLORS)
+    faces = isinstance(stream, Surface | Body)
+    return faces and colors is not None and colors.shape[1:] == (3,) and colors.dtype.kind == "f"
+
+
+def _displayed(colors: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return linear colours as 8 bits for a screen."""
+    bright = np.clip(np.nan_to_num(colors), 0.0, 1.0) ** (1.0 / 2.2)
+    return np.asarray(np.rint(255.0 * bright), dtype=np.uint8)
 
 
 def _lengths(values: NDArray[Any]) -> NDArray[Any]:
@@ -180,7 +201,7 @@ def _draw(plotter: Any, stream: Any, color: str | None, bounds: NDArray[Any]) ->
     name, values = _point_values(stream, color)
     if isinstance(stream, Surface | Body):
         _draw_faces(plotter, stream, values)
-    elif isinstance(stream, Curves | Wireframe):
+    elif isinstance(stream, Wireframe):
         _draw_lines(plotter, stream, values, bounds)
     else:
         _draw_points(plotter, stream, values, bounds)
@@ -250,6 +271,8 @@ def _draw_faces(plotter: Any, stream: Surface | Body, values: NDArray[Any] | Non
     options: dict[str, Any] = {"color": SURFACE_COLOR}
     if values is not None:
         options = {"scalars": "values", "cmap": COLOR_MAP, "clim": _range(values)}
+    elif "own" in mesh.point_data:
+        options = {"scalars": "own", "rgb": True}
     plotter.add_mesh(
         mesh,
         smooth_shading=True,
@@ -268,7 +291,81 @@ def _face_mesh(stream: Surface | Body, values: NDArray[Any] | None) -> Any:
     mesh = _pyvista().PolyData(np.asarray(stream.positions, dtype=np.float64), faces.ravel())
     if values is not None:
         mesh["values"] = values
+    elif _has_own_colors(stream):
+        mesh["own"] = _displayed(stream.channels["point"][OWN_COLORS])
     return mesh
+
+
+# -- with curves -------------------------------------------------------------------------------
+
+
+def _draw_with_curves(
+    streams: Mapping[str, Any],
+    picture: Path,
+    *,
+    color: str | None,
+    size: tuple[int, int],
+    ground: bool,
+    view: View,
+    bounds: NDArray[Any],
+) -> list[dict[str, Any]]:
+    from PIL import Image
+
+    curves = {path: one for path, one in streams.items() if isinstance(one, Curves)}
+    surfaces, lamp_surfaces = _surfaces_for(streams, view, size, color, bounds)
+    extent = float(np.max(bounds[1] - bounds[0]))
+    pixels = paint_curves(
+        curves,
+        view,
+        size,
+        bounds=bounds,
+        values=_strand_values(curves, color),
+        floor=bounds[0][1] - 0.01 * extent if ground else None,
+        surfaces=surfaces,
+        lamp_surfaces=lamp_surfaces,
+    )
+    Image.fromarray(pixels).save(picture)
+    return [
+        {"object": path, "type": stream.type_name, "color": _color_name(stream, color)}
+        for path, stream in streams.items()
+    ]
+
+
+def _strand_values(curves: Mapping[str, Curves], color: str | None) -> dict[str, NDArray[Any]]:
+    """Return what strands are coloured by, where it is asked for: else they look like hair."""
+    if color is None:
+        return {}
+    found = {path: _point_values(stream, color)[1] for path, stream in curves.items()}
+    return {path: values for path, values in found.items() if values is not None}
+
+
+def _color_name(stream: Any, color: str | None) -> str | None:
+    if isinstance(stream, Curves) and color is None:
+        place = color_channel(stream)
+        return place[1] if place else None
+    return _point_values(stream, color)[0] if isinstance(stream, Mesh) else None
+
+
+def _surfaces_for(
+    streams: Mapping[str, Any],
+    view: View,
+    size: tuple[int, int],
+    color: str | None,
+    bounds: NDArray[Any],
+) -> tuple[Surfaces | None, Surfaces | None]:
+    """Return what eye and lamp see of meshes that pyvista draws; None where there are none."""
+    meshes = {
+        path: one
+        for path, one in streams.items()
+        if isinstance(one, Mesh) and not isinstance(one, Curves)
+    }
+    if not meshes:
+        return None, None
+    width, height = size
+    return (
+        _find_surfaces(meshes, view, (2 * width, 2 * height), color, bounds),
+        _find_surfaces(meshes, lamp_view(view, bounds), (SHADOW_SIZE,) * 2, color, bounds),
+    )
 
 
 # -- with volumes ------------------------------------------------------------------------------
@@ -291,13 +388,20 @@ def _draw_with_volumes(
     from PIL import Image
 
     volumes = sort_volumes(streams)
-    meshes = {path: one for path, one in streams.items() if isinstance(one, Mesh)}
-    surfaces = lamp_surfaces = None
-    if meshes:
-        lamp = lamp_view(view, bounds)
-        width, height = size
-        surfaces = _find_surfaces(meshes, view, (2 * width, 2 * height), color, bounds)
-        lamp_surfaces = _find_surfaces(meshes, lamp, (SHADOW_SIZE,) * 2, color, bounds)
+    surfaces, lamp_surfaces = _surfaces_for(streams, view, size, color, bounds)
+    curves = {path: one for path, one in streams.items() if isinstance(one, Curves)}
+    if curves:
+        surfaces = surfaces or Surfaces.empty(2 * size[1], 2 * size[0])
+        lamp_surfaces = lamp_surfaces or Surfaces.empty(SHADOW_SIZE, SHADOW_SIZE)
+        put_strands(
+            curves,
+            view,
+            size,
+            bounds=bounds,
+            surfaces=surfaces,
+            lamp_surfaces=lamp_surfaces,
+            values=_strand_values(curves, color),
+        )
     extent = float(np.max(bounds[1] - bounds[0]))
     pixels = paint_volumes(
         volumes,
@@ -316,8 +420,8 @@ def _draw_with_volumes(
         name: str | None = None
         if path in volumes.smoke:
             name = tint if tint in stream.channels else density_channel(stream, color)
-        elif path in meshes:
-            name = _point_values(stream, color)[0]
+        else:
+            name = _color_name(stream, color)
         shown.append({"object": path, "type": stream.type_name, "color": name})
     return shown
 
@@ -373,7 +477,7 @@ def _draw_unlit(
             plotter.add_mesh(drawn, scalars="shade", rgb=True, **options)
             return
         plain = SURFACE_COLOR
-    elif isinstance(stream, Curves | Wireframe):
+    elif isinstance(stream, Wireframe):
         drawn, plain = _line_mesh(stream, values), LINE_COLOR
         options["line_width"] = 3.0
     else:
@@ -386,6 +490,8 @@ def _draw_unlit(
         options |= {"render_points_as_spheres": True, "point_size": max(2.0, pixels)}
     if is_normal:
         plotter.add_mesh(drawn, color="black", **options)
+    elif "own" in drawn.point_data:
+        plotter.add_mesh(drawn, scalars="own", rgb=True, **options)
     elif values is None:
         plotter.add_mesh(drawn, color=plain, **options)
     else:
@@ -401,9 +507,13 @@ def _outline(stream: Any, color: str | None) -> NDArray[np.float64]:
     if isinstance(stream, Mesh):
         step = max(1, stream.point_count // MAX_OUTLINE)
         points = np.asarray(stream.positions[::step], dtype=np.float64)
+        if isinstance(stream, Curves):  # steps can miss the tips, and they reach farthest
+            tips = stream.positions[stream.offsets[1:] - 1]
+            points = np.concatenate((points, tips[:: 1 + len(tips) // MAX_OUTLINE]))
         points = points[np.all(np.isfinite(points), axis=1)]
         if len(points) > 1000:
-            low, high = np.percentile(points, (0.2, 99.8), axis=0)
+            cut = 0.02 if isinstance(stream, Curves) else 0.2  # few points are tips of strands
+            low, high = np.percentile(points, (cut, 100.0 - cut), axis=0)
             points = np.clip(points, low, high)
         return points
     if not stream.channels:

@@ -241,9 +241,12 @@ def draw_segment(camera, screen, colors, node, thinnest, top, bottom, depths, li
     u = camera[4, 1] * camera[4, 2] * ((2.0 * x + 1.0 + dx) / columns - 1.0)
     v = camera[4, 1] * (1.0 - (2.0 * y + 1.0 + dy) / rows)
     slant = math.sqrt(1.0 + u * u + v * v)
-    reach = max(thinnest, screen[node, 3], screen[node + 1, 3]) + 0.5
     inverse = 1.0 / squared
     length = math.sqrt(squared)
+    # edges of a pixel, seen along the strand
+    wide = max(abs(dx), abs(dy)) / length
+    narrow = max(min(abs(dx), abs(dy)) / length, 0.01)
+    reach = max(thinnest, screen[node, 3], screen[node + 1, 3]) + 0.5 * (wide + narrow)
     first_row = max(top, math.ceil(min(y, y + dy) - reach))
     last_row = min(bottom - 1, math.floor(max(y, y + dy) + reach))
     for row in range(first_row, last_row + 1):
@@ -251,9 +254,9 @@ def draw_segment(camera, screen, colors, node, thinnest, top, bottom, depths, li
         right = max(x, x + dx) + reach
         if abs(dy) > 0.3 * abs(dx):  # only the part of the row that the segment crosses
             middle = x + (row - y) * dx / dy
-            wide = reach * length / abs(dy)
-            left = max(left, middle - wide)
-            right = min(right, middle + wide)
+            aside = reach * length / abs(dy)
+            left = max(left, middle - aside)
+            right = min(right, middle + aside)
         first_column = max(0, math.ceil(left))
         last_column = min(columns - 1, math.floor(right))
         for column in range(first_column, last_column + 1):
@@ -269,8 +272,8 @@ def draw_segment(camera, screen, colors, node, thinnest, top, bottom, depths, li
             radius = screen[node, 3] + t * (screen[node + 1, 3] - screen[node, 3])
             drawn = max(radius, thinnest)
             off = abs(px * dy - py * dx) / length
-            cover = min(drawn + 0.5 - off, 1.0, 2.0 * drawn)
-            if cover <= 0.0:
+            cover = pixel_part(drawn - off, wide, narrow) - pixel_part(-drawn - off, wide, narrow)
+            if cover < 1e-6:
                 continue
             depth = slant * (screen[node, 2] + t * (screen[node + 1, 2] - screen[node, 2]))
             if depth > depths[row, column]:
@@ -286,6 +289,21 @@ def draw_segment(camera, screen, colors, node, thinnest, top, bottom, depths, li
                 mixed = colors[node, c] + t * (colors[node + 1, c] - colors[node, c])
                 light[row, column, c] += part * rounding * mixed
             clear[row, column] = rest - part
+
+
+@device
+def pixel_part(place, wide, narrow):
+    """Part of a pixel on one side of a line at `place` from its middle; exact for a square.
+
+    wide and narrow are the edges of the pixel seen along the line: what they make is a trapezium.
+    """
+    outer = 0.5 * (wide + narrow)
+    inner = 0.5 * (wide - narrow)
+    a = max(place + outer, 0.0)
+    b = max(place + inner, 0.0)
+    c = max(place - inner, 0.0)
+    d = max(place - outer, 0.0)
+    return 0.5 * (a * a - b * b - c * c + d * d) / (wide * narrow)
 
 
 @parallel_kernel
