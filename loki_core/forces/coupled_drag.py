@@ -10,7 +10,8 @@ transpose of the gather, and as derivative the Schur complement of the points,
 
 since a point that is dragged gives way. Viscosity and pressure honour D, so when they are done the
 fluid has received h (W^T pull - D (u^{k+1} - u^k)). What the points have not got of that yet,
-h diag(K') W (u^{k+1} - u^k), they get now: both sides have the same impulse to round-off.
+h diag(K') W (u^{k+1} - u^k), they get after the last iteration: both sides have the same impulse
+to round-off.
 With one coefficient for all this is backward Euler of both together, whose slip falls by the
 factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
 """
@@ -159,7 +160,7 @@ class CoupledDragAction(Action):
             declared = replace(declared, accumulates=())
         return replace(one, declaration=declared)
 
-    # -- the three moments of an iteration -------------------------------------------------
+    # -- the moments of a step -------------------------------------------------
 
     @task(
         Stage.EVALUATE_FORCES,
@@ -229,7 +230,7 @@ class CoupledDragAction(Action):
             self._account(step, self.impulse, velocity)
 
     @task(
-        Stage.FEED_BACK_TO_SOLIDS,
+        Stage.GRID_TO_PARTICLES,
         reads=("volume.velocity", "volume.open_fraction", "particles.mass"),
         writes=("particles.position", "particles.velocity"),
     )

@@ -425,6 +425,21 @@ def let_faces_of_bucket_flow(b, kind, place, lower, upper, neighbours, velocity)
 
 
 @parallel_kernel
+def blow_in(kind, fraction, change, wind, velocity):
+    """Add a change of the wind [3] to open faces; faces of ambient cells get the wind itself."""
+    r = kind.shape[2]
+    for b in prange(kind.shape[0]):
+        for a in range(3):
+            for i in range(r):
+                for j in range(r):
+                    for k in range(r):
+                        if kind[b, 0, i, j, k] == AMBIENT:
+                            velocity[b, a, i, j, k] = wind[a]
+                        elif fraction[b, a, i, j, k] > 0.0:
+                            velocity[b, a, i, j, k] += change[a]
+
+
+@parallel_kernel
 def apply_forces(
     force, drag, has_force, has_drag, start, mass, dt, uniform, fraction, size, velocity
 ):

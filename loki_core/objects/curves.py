@@ -582,10 +582,6 @@ class Rods(Solid):
         )  # fmt: skip
         return tangent, length
 
-    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
-        super().push_points(impulse, dt)
-        self._move_frames()
-
     def vertex_channels(self) -> Mapping[str, Array]:
         own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)
         return {

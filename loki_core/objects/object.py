@@ -136,7 +136,7 @@ class Object(TaskOwner):
         return np.zeros(self.count(), np.uint8)
 
     def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
-        """Give points an impulse [n, 3] N s at the end of a step; places follow velocities."""
+        """Give points an impulse [n, 3] N s at the end of a step."""
         raise SetupError(f"{type(self).__name__} has no points that could be pushed")
 
     # -- sparse parameters -----------------------------------------------------------------

@@ -171,10 +171,10 @@ class Solid(Object):
         return held
 
     def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
+        """Give points an impulse; they move by it in the next step, as far as bodies let them."""
         free = self.particles.local("pinned") == 0
         change = np.where(free[:, None], impulse / self.particles.local("mass")[:, None], 0.0)
         self.particles.local("velocity")[:] += change
-        self.particles.local("position")[:] += dt * change
 
     def check_state(self) -> str | None:
         position, velocity = self.particles.local("position"), self.particles.local("velocity")

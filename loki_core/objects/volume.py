@@ -34,6 +34,7 @@ from loki_core.errors import DivergenceError, InputError, SetupError
 from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.mac_grid import (
     apply_forces,
+    blow_in,
     bucket_deviation,
     largest_components,
     let_ambient_faces_flow,
@@ -107,7 +108,9 @@ class VolumeObject(Behavior, kind="object"):
         293.15, unit="K", minimum=1.0e-3, doc="Temperature of the air around."
     )
     ambient_velocity: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m/s", doc="Velocity of the air in which new Buckets appear."
+        (0.0, 0.0, 0.0),
+        unit="m/s",
+        doc="Velocity of the air around: wind that blows in; when it changes all air follows.",
     )
     velocity_scheme: str = parameter(
         "maccormack",
@@ -204,6 +207,7 @@ class Volume(Object):
         #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.
         self.geometry_version = 0
         self._geometry: Any = None
+        self._wind = np.array(start.ambient_velocity, np.float64)  # that the air has followed
 
     def _resolution(self) -> int:
         domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
@@ -416,6 +420,7 @@ class Volume(Object):
             self._keep_start()
             return
         surroundings = self.surroundings()
+        self._follow_wind()
         self.extend_into_solids(["velocity"])
         with volume.scratch(
             "advecting", components=3, resolution=self.resolution, location="face"
@@ -445,6 +450,23 @@ class Volume(Object):
                 self._carry("velocity", step.dt, surroundings)
         self._restore_known_faces(surroundings)
         self._keep_start()
+
+    def _follow_wind(self) -> None:
+        """Let the ambient air blow in where Buckets end, and change its velocity everywhere.
+
+        Air that gets faster far away is driven by a pressure gradient that acts here too.
+        """
+        wind = np.array(self.settings.ambient_velocity, np.float64)
+        change, self._wind = wind - self._wind, wind
+        if self.behavior.region != "sparse" or not (np.any(wind) or np.any(change)):
+            return
+        volume = self.volume
+        volume.channel("velocity").background = tuple(wind.tolist())
+        blow_in(
+            volume.local("kind"), volume.local("open_fraction"), change, wind,
+            volume.local("velocity"),
+        )  # fmt: skip
+        volume.mark_written("velocity")
 
     def _carry(self, advecting: str, dt: float, surroundings: Surroundings) -> None:
         """Carry the velocity along a face channel."""
@@ -655,6 +677,10 @@ class Volume(Object):
         """Nothing is painted on voxels: masks are streams."""
         return ()
 
+    def state(self) -> dict[str, Any]:
+        return {"wind": self._wind.tolist()}
+
     def restore(self, state: dict[str, Any]) -> None:
         """Forget what was derived from the Buckets; it is found again."""
         self._geometry = None
+        self._wind = np.array(state["wind"], np.float64)
