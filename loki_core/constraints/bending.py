@@ -79,6 +79,7 @@ class BendingAction(Constraint, behavior=BendingConstraint):
     """Adds the energy of bending and twist."""
 
     components = 3
+    has_curvature = True
     reads = (
         "edges.tangent",
         "edges.length",
@@ -118,6 +119,18 @@ class BendingAction(Constraint, behavior=BendingConstraint):
             rods.joint_offsets, rods.closed, value, gradient,
         )  # fmt: skip
         self._subtract_rest(value)
+
+    def curvature(self, diagonal: Float) -> None:
+        """Add how bending moments hold the angles of edges.
+
+        An angle hardly has inertia, and where the curvature at rest lies in the plane of bending
+        the gradient does not see it. d2 kappa1 / d theta^2 = d kappa2 / d theta, and the other way
+        round with the other sign.
+        """
+        first, second = self.tension[:, 0], self.tension[:, 1]
+        for angle in (3, 7):
+            diagonal[:, angle] += first * self.gradient[:, 1, angle]
+            diagonal[:, angle] -= second * self.gradient[:, 0, angle]
 
     def evaluate_only(self, value: Float) -> None:
         """Strains without their gradient."""

@@ -132,6 +132,7 @@ class CoupledDragAction(Action):
         self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
         self.flow: Float = np.zeros((0, 3))
         self._substep = -1
+        self._former = self.exchange
 
     @property
     def drags_solids(self) -> bool:
@@ -181,6 +182,7 @@ class CoupledDragAction(Action):
         filaments = self.target.filaments()
         self.is_filament = int(filaments is not None)
         count = len(velocity)
+        self.tangent: Float
         self.tangent, length = filaments or (np.zeros((1, 3)), np.zeros(1))
         self.coefficient = np.empty((count, 2))
         law = LAWS.index(self.settings.law)

@@ -139,6 +139,17 @@ def scatter_matrices(elements, dofs, matrices, tension, fixed, row, values):
 
 
 @parallel_kernel
+def scatter_diagonals(elements, dofs, diagonal, fixed, row, values):
+    """Add what is positive of diagonal [n, d] to the matrix."""
+    for body in prange(elements.shape[0] - 1):
+        for n in range(elements[body], elements[body + 1]):
+            for a in range(dofs.shape[1]):
+                i = dofs[n, a]
+                if diagonal[n, a] > 0.0 and fixed[i] == 0:
+                    values[row[i] + i] += diagonal[n, a]
+
+
+@parallel_kernel
 def predict_tension(dofs, gradient, tension, slope, change, predicted):
     """Write T + s G dx [n, m], the tension that a correction [size] balanced."""
     for n in prange(dofs.shape[0]):

@@ -33,17 +33,14 @@ def begin_vertices(
 
 
 @parallel_kernel
-def begin_edges(
-    pinned, goal, has_goal, dt, angle, angular_velocity, start_angle, start_angular_velocity
-):
+def begin_edges(pinned, goal, dt, angle, angular_velocity, start_angle, start_angular_velocity):
     """Keep angles at t; prescribed edges turn to their goal [n], others on as they did."""
     for n in prange(angle.shape[0]):
         start_angle[n] = angle[n]
         start_angular_velocity[n] = angular_velocity[n]
         if pinned[n] == 1:
-            end = goal[n] if has_goal == 1 else angle[n]
-            angular_velocity[n] = (end - angle[n]) / dt
-            angle[n] = end
+            angular_velocity[n] = (goal[n] - angle[n]) / dt
+            angle[n] = goal[n]
         else:
             angle[n] += dt * angular_velocity[n]
 

@@ -36,6 +36,7 @@ from loki_core.kernels.rod_motion import (
     vertex_filaments,
 )
 from loki_core.objects.object import Scope
+from loki_core.objects.rod_clamps import pin, take_goals, turn_clamps
 from loki_core.objects.solid import Solid
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -149,7 +150,7 @@ class Rods(Solid):
             ("angular_velocity", ()),
             ("start_angular_velocity", ()),
             ("start_angle", ()),
-            ("rest_angle", ()),
+            ("base_angle", ()),
             ("inertia", ()),
             ("rest_length", ()),
             ("length", ()),
@@ -223,9 +224,9 @@ class Rods(Solid):
                 self.particles.add_channel(name, array.dtype, array.shape[1:])
                 values[name] = array[ids]
         if "velocity" in stream.channels["point"]:
-            values["velocity"] = self._point_channel(stream, "velocity", (3,))[ids]
+            values["velocity"] = self.point_channel(stream, "velocity", (3,))[ids]
         if "radius" in stream.channels["point"]:
-            values["radius"] = self._point_channel(stream, "radius", ())[ids]
+            values["radius"] = self.point_channel(stream, "radius", ())[ids]
         self.particles.next_id = stream.point_count
         self.particles.append(values, ids=ids)
         for system, counts in ((self.edges, edge_counts), (self.joints, joint_counts)):
@@ -233,7 +234,8 @@ class Rods(Solid):
             system.next_id = int(counts.sum())
             system.append({"body": body}, ids=ids)
 
-    def _point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
+    def point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
+        """A point channel of the input, checked."""
         array = stream.channels["point"][name]
         label = f'{self._input_label}: channel "{name}"'
         if array.shape[1:] != shape:
@@ -251,20 +253,20 @@ class Rods(Solid):
 
     def redistribute(self) -> None:
         """Move whole strands to their ranks. Collective."""
-        owner_of = dict(zip(self._bodies().tolist(), self.owners().tolist(), strict=True))
+        owner_of = dict(zip(self.bodies().tolist(), self.owners().tolist(), strict=True))
         for system in (self.particles, self.edges, self.joints):
             owners = np.array([owner_of[b] for b in system.local("body").tolist()], np.int64)
             system.settle(owners)
         self._find_strands()
 
-    def _bodies(self) -> Int64:
+    def bodies(self) -> Int64:
         """Numbers of the local strands."""
         bodies = self.particles.local("body")
         return bodies[self.particles.body_offsets()[:-1]]
 
     def _find_strands(self) -> None:
         """Offsets of the local strands, after bodies came or went."""
-        stream, bodies = self.topology, self._bodies()
+        stream, bodies = self.topology, self.bodies()
         sizes = np.diff(stream.offsets).astype(np.int64)[bodies]
         closed = self._closed_flags(stream)[bodies]
         self.closed = closed.astype(np.uint8)
@@ -289,7 +291,7 @@ class Rods(Solid):
 
     def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
         """A parameter for every local vertex; strands may override it too."""
-        bodies = self._bodies()
+        bodies = self.bodies()
         primitive = {
             key: array[bodies] for key, array in self.topology.channels["primitive"].items()
         }
@@ -360,7 +362,7 @@ class Rods(Solid):
         particles.local("mass")[:] = mass
         square = self.on_edges(first**2 + second**2)
         edges.local("inertia")[:] = 0.25 * line * length * square
-        self._pin(self._stream(self.scope.inputs))
+        pin(self, self._stream(self.scope.inputs))
 
     def _take_rest_shape(self) -> None:
         """Frames of the start, and the strains that are without stress."""
@@ -386,14 +388,14 @@ class Rods(Solid):
         if "normal" not in stream.channels["primitive"]:
             return
         edges = self.edges
-        normal = stream.channels["primitive"]["normal"][self._bodies()].astype(np.float64)
+        normal = stream.channels["primitive"]["normal"][self.bodies()].astype(np.float64)
         roots = self.edge_offsets[:-1]
         tangent, reference = edges.local("tangent")[roots], edges.local("reference")[roots]
         second = np.cross(tangent, reference)
         angle = np.arctan2(
             np.einsum("na,na->n", normal, second), np.einsum("na,na->n", normal, reference)
         )
-        for name in ("angle", "rest_angle"):
+        for name in ("angle", "base_angle"):
             edges.local(name)[:] = np.repeat(angle, np.diff(self.edge_offsets))
 
     def _refresh_reference_twist(self) -> None:
@@ -401,32 +403,6 @@ class Rods(Solid):
             self.edges.local("tangent"), self.edges.local("reference"), self.edge_offsets,
             self.joint_offsets, self.closed, self.joints.local("reference_twist"),
         )  # fmt: skip
-
-    # -- what is prescribed ----------------------------------------------------------------
-
-    def _pin(self, stream: Curves) -> None:
-        """Mark prescribed vertices and edges; find how much of each joint may bend."""
-        pinned, edge_pinned = self.particles.local("pinned"), self.edges.local("pinned")
-        pinned[:] = 0
-        ids = self.particles.local("id")
-        if "pinned" in stream.channels["point"]:
-            pinned[:] = self._point_channel(stream, "pinned", ())[ids] != 0
-        roots = self.offsets[:-1]
-        if self.behavior.root != "free":
-            pinned[roots[self.closed == 0]] = 1
-        if self.behavior.root == "clamped":
-            pinned[roots[self.closed == 0] + 1] = 1
-        both = (pinned[self.edge_vertices[:, 0]] != 0) & (pinned[self.edge_vertices[:, 1]] != 0)
-        edge_pinned[:] = both
-        if "twist_pinned" in stream.channels["point"]:
-            given = self._point_channel(stream, "twist_pinned", ())[ids] != 0
-            edge_pinned[:] |= given[self.edge_vertices[:, 0]]
-        half = np.where(both, 0.0, 0.5 * self.edges.local("rest_length"))
-        length = half[self.joint_edges[:, 0]] + half[self.joint_edges[:, 1]]
-        whole = 0.5 * self.edges.local("rest_length")[self.joint_edges].sum(axis=1)
-        self.joints.local("length")[:] = np.where(length > 0.0, length, whole)
-        for system, name in ((self.particles, "pinned"), (self.edges, "pinned")):
-            system.mark_written(name)
 
     def update_input(self, inputs: Mapping[str, Any]) -> None:
         """Prescribed points go where the input's points are at the end of the frame."""
@@ -440,17 +416,9 @@ class Rods(Solid):
                 f"{stream.point_count} points now, and {self.topology.primitive_count} of "
                 f"{self.topology.point_count} at the start; their number may not change"
             )
-        particles = self.particles
-        place = self.scope.domain.to_relative(stream.positions[particles.local("id")])
-        if "goal" not in particles.channels:
-            start = self.scope.domain.to_relative(self.topology.positions[particles.local("id")])
-            for name in ("goal", "goal_before"):
-                particles.add_channel(name, np.float64, (3,))
-                particles.local(name)[:] = start
-        particles.local("goal_before")[:] = particles.local("goal")
-        particles.local("goal")[:] = place
+        take_goals(self, stream)
         self.topology = stream
-        self._pin(stream)
+        pin(self, stream)
 
     # -- unknowns --------------------------------------------------------------------------
 
@@ -510,6 +478,7 @@ class Rods(Solid):
             "particles.velocity",
             "particles.start_position",
             "particles.start_velocity",
+            "edges.base_angle",
             "edges.angle",
             "edges.angular_velocity",
             "edges.start_angle",
@@ -522,7 +491,7 @@ class Rods(Solid):
     )
     def begin(self, access: Access, step: Step) -> None:
         """Keep the start of the step; prescribed points go to its end, others guess it."""
-        particles, edges = self.particles, self.edges
+        particles = self.particles
         animated = "goal" in particles.channels
         before = particles.local("goal_before") if animated else np.zeros((1, 3))
         after = particles.local("goal") if animated else np.zeros((1, 3))
@@ -531,13 +500,14 @@ class Rods(Solid):
             step.dt, access["particles.position"], access["particles.velocity"],
             access["particles.start_position"], access["particles.start_velocity"],
         )  # fmt: skip
+        self._move_frames()
+        turn_clamps(self, self._part_of_frame(step))
         goal = self._twist_goal()
         begin_edges(
-            access["edges.pinned"], goal, int(len(goal) == edges.count), step.dt,
+            access["edges.pinned"], goal, step.dt,
             access["edges.angle"], access["edges.angular_velocity"], access["edges.start_angle"],
             access["edges.start_angular_velocity"],
         )  # fmt: skip
-        self._move_frames()
 
     def _part_of_frame(self, step: Step) -> float:
         """How much of the frame is over at the end of the step."""
@@ -546,17 +516,11 @@ class Rods(Solid):
         return min(1.0, end / settings.frame_duration)
 
     def _twist_goal(self) -> NDArray[np.float64]:
-        """Angle of every edge since the start, or one that nobody asks for."""
+        """Angle of every edge at the end of the step, if it is prescribed."""
         values, step = self.resolve(self.behavior, "twist", label=self.path, dtype=np.float64)
-        if step == 0 and values[0] == 0.0 and not self._twists:
-            return np.zeros(1)
-        self._twists = True
-        whole = values if step else np.full(self.particles.count, values[0])
-        goal: NDArray[np.float64] = self.edges.local("rest_angle").copy()
-        goal += whole[self.edge_vertices[:, 0]]
+        turned = values[self.edge_vertices[:, 0]] if step else values[0]
+        goal: NDArray[np.float64] = self.edges.local("base_angle") + turned
         return goal
-
-    _twists = False  # whether any prescribed edge was ever turned
 
     @task(
         Stage.ASSEMBLE_SOLIDS,
@@ -601,7 +565,7 @@ class Rods(Solid):
         curves = Curves(world, self.offsets, self.closed.astype(bool))
         for name in dict.fromkeys((*OUTPUT_CHANNELS, *self.vertex_channels())):
             curves.set_channel("point", name, particles.local(name).copy())
-        bodies = self._bodies()
+        bodies = self.bodies()
         for name, array in self.topology.channels["primitive"].items():
             curves.set_channel("primitive", name, array[bodies])
         curves.set_channel("primitive", "strand", bodies)
@@ -640,11 +604,7 @@ class Rods(Solid):
 
     def restore(self, state: dict[str, Any]) -> None:
         """Parts of strands may have come from other ranks: bring them together."""
-        self._twists = bool(state.get("twists", False))
         self.redistribute()
-
-    def state(self) -> dict[str, Any]:
-        return {"twists": self._twists}
 
 
 def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:

@@ -1,0 +1,1 @@
+"""Hot smoke rises from a ball and rolls."""
