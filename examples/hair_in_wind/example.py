@@ -21,6 +21,7 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
 from loki_core.objects.curves import CurvesObject
 from loki_core.objects.volume import VolumeObject
+from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.solver_setup import Group, SolverSetup
 
 FRAMES = 96
@@ -67,7 +68,13 @@ def build(
         PressureMaterial(),
     )
     setup = SolverSetup(
-        "hair_in_wind", hair, air, GravityForce(), CoupledDragForce(), substeps=4
+        "hair_in_wind",
+        hair,
+        air,
+        GravityForce(),
+        CoupledDragForce(),
+        CoupledBuoyancyOperator(),
+        substeps=4,
     )
     return setup, {"hair": moving_hair(strands, vertices), "head": moving_head()}
 

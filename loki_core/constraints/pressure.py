@@ -8,7 +8,8 @@ form of Batty, Bertails & Bridson (2007), a symmetric positive definite system:
     u = u* - m (q_above - q_below)
 
 What couples: implicit drag makes faces less mobile, m = mass / (mass + dt D) (Stomakhin et al.
-2020); solids add their compliance to the diagonal (channel "compliance"), and sources their
+2020); solids in the pores of the gas take a share of every face, with their own velocity and
+mobility; solids add their compliance to the diagonal (channel "compliance"), and sources their
 divergence d. A closed box of gas has a constant that no equation sees: it is removed, together with
 the net flux that no incompressible gas could take.
 """
@@ -128,7 +129,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         volume = self.target.volume
         self.target.volume.refresh("velocity", "kind", "open_fraction")
         mobility = self._mobility(dt)
-        self._assemble(dt, mobility)
+        self._assemble(dt, self._shared(mobility))
         rhs = self._divergence(dt)
         q = np.zeros_like(rhs) if guess is None else guess
         tolerance = float(self.settings.tolerance)
@@ -141,6 +142,32 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._subtract_gradient(q, mobility)
         self.target.let_ambient_faces_flow()
         return q
+
+    def gradient_push(self, dt: float) -> Array:
+        """Velocity that the present pressure gives free gas in a time dt [m/s], faces with ghosts.
+
+        Collective.
+        """
+        target, volume = self.target, self.target.volume
+        scale = self._pressure_scale(dt)
+        with (
+            volume.scratch("q", resolution=target.resolution) as scratch,
+            volume.scratch(
+                "push", components=3, resolution=target.resolution, location="face"
+            ) as push,
+        ):
+            volume.local(scratch.name)[:] = volume.local("pressure") / scale
+            volume.refresh(scratch.name, "open_fraction")
+            push.values[:] = 0.0
+            flat = volume.local(push.name).reshape(-1)
+            subtract_pressure_gradient(
+                scratch.values.reshape(-1), volume.local("open_fraction").reshape(-1), flat, 0,
+                volume.buckets.neighbours, target.resolution, flat,
+            )  # fmt: skip
+            volume.mark_written(push.name)
+            volume.refresh(push.name, corners=True)
+            values: Array = volume.with_ghosts(push.name).copy()
+        return values
 
     def _subtract_gradient(self, q: Array, mobility: Array | None) -> None:
         """Correct the velocity by the gradient of q [m/s], flat over local voxels. Collective."""
@@ -173,6 +200,17 @@ class PressureAction(Action, behavior=PressureMaterial):
             self.target.volume.refresh(mobility.name)
         values: Array = mobility.values
         return values
+
+    def _shared(self, mobility: Array | None) -> Array | None:
+        """Mobility of gas and of the solids in its pores together, with ghosts."""
+        volume = self.target.volume
+        if "solid_share" not in volume.channels:
+            return mobility
+        volume.refresh("solid_share", "solid_give")
+        share, give = volume.with_ghosts("solid_share"), volume.with_ghosts("solid_give")
+        gas = 1.0 if mobility is None else mobility
+        together: Array = (1.0 - share) * gas + give
+        return together
 
     def _assemble(self, dt: float, mobility: Array | None) -> None:
         """Build the matrix where the geometry or the drag changed since the last one."""
@@ -231,7 +269,12 @@ class PressureAction(Action, behavior=PressureMaterial):
         target, volume = self.target, self.target.volume
         buckets = volume.buckets
         surroundings = target.surroundings()
-        velocity = volume.with_ghosts("velocity").reshape(-1)
+        flow = volume.with_ghosts("velocity")
+        if "solid_share" in volume.channels:  # what fills the pores flows too
+            volume.refresh("solid_share", "solid_flux")
+            flow = (1.0 - volume.with_ghosts("solid_share")) * flow
+            flow += volume.with_ghosts("solid_flux")
+        velocity = flow.reshape(-1)
         solids = "solid_velocity" in volume.channels
         if solids:
             self.target.volume.refresh("solid_velocity")

@@ -18,19 +18,18 @@ factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData, Declaration
-from loki_core.kernels.face_transfer import faces_to_points, points_to_faces
+from loki_core.data.accessors import Access, ChannelData
 from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
 from loki_core.objects.boundary import Boundary
+from loki_core.objects.exchange import Exchange
 from loki_core.objects.object import Scope
-from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -79,39 +78,6 @@ class CoupledDragForce(Behavior, kind="force"):
         return [CoupledDragAction(self, solid, fluid) for solid in solids for fluid in fluids]
 
 
-@dataclass
-class Exchange:
-    """What a coupling has brought from one Object to another, since the start of the run.
-
-    Attributes:
-        momentum: Given to the points [N s].
-        reaction: Given to the fluid [N s].
-        held: What went to prescribed points, and to walls that faces lie in [N s].
-        energy: Kinetic energy given to the points and to the fluid [J]; the rest is heat.
-    """
-
-    momentum: Float = field(default_factory=lambda: np.zeros(3))
-    reaction: Float = field(default_factory=lambda: np.zeros(3))
-    walls: Float = field(default_factory=lambda: np.zeros(3))
-    energy: Float = field(default_factory=lambda: np.zeros(2))
-    steps: int = 0
-
-    def to_document(self) -> dict[str, Any]:
-        """Plain values for statistics; the residual is what no side accounts for."""
-        residual = self.momentum + self.reaction + self.walls
-        return {
-            "steps": self.steps,
-            "mass": 0.0,
-            "momentum_to_solids": self.momentum.tolist(),
-            "momentum_to_fluid": self.reaction.tolist(),
-            "momentum_to_walls": self.walls.tolist(),
-            "momentum_residual": residual.tolist(),
-            "energy_to_solids": float(self.energy[0]),
-            "energy_to_fluid": float(self.energy[1]),
-            "heat": float(-self.energy.sum()),
-        }
-
-
 class CoupledDragAction(Action):
     """Drag between the points of one Object and the faces of another.
 
@@ -124,15 +90,13 @@ class CoupledDragAction(Action):
     def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
-        self.exchange = Exchange()
+        self.exchange = Exchange(target.scope.domain.comm)
         target.need_jacobian()
         if self.drags_fluid:
             fluid.need_drag()
         name = f"{target.path} in {fluid.path}"
         self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
         self.flow: Float = np.zeros((0, 3))
-        self._substep = -1
-        self._former = self.exchange
 
     @property
     def drags_solids(self) -> bool:
@@ -218,16 +182,7 @@ class CoupledDragAction(Action):
             velocity, self.flow, self.tangent, self.is_filament, self.coefficient,
             self._local("mass"), held, step.dt, self.impulse, pull, self.grip,
         )  # fmt: skip
-        boundary = self.boundary
-        boundary.send("pull", pull)
-        boundary.send("grip", self.grip)
-        position, pull, grip = boundary.with_neighbours("position", "pull", "grip")
-        volume, points = self.fluid.volume, boundary.points
-        points_to_faces(
-            position, pull, grip, points.offsets, points.buckets.coords,
-            volume.domain.bucket_size, volume.buckets.local, boundary.point_buckets,
-            access["volume.force"], access["volume.drag"],
-        )  # fmt: skip
+        self.boundary.splat(pull, access["volume.force"], self.grip, access["volume.drag"])
         if not self.drags_solids:
             self._account(step, self.impulse, velocity)
 
@@ -254,35 +209,26 @@ class CoupledDragAction(Action):
 
     def _gather(self) -> tuple[Float, Float]:
         """Flow at the points and how much of it comes from open faces. Collective."""
-        volume, boundary = self.fluid.volume, self.boundary
+        volume = self.fluid.volume
         volume.refresh("velocity", "open_fraction", corners=True)
-        points = boundary.points
-        values, reached = np.zeros((points.count, 3)), np.zeros((points.count, 3))
-        faces_to_points(
-            points.local("position"), points.offsets, points.buckets.coords,
-            volume.domain.bucket_size, boundary.volume_rows, volume.buckets.neighbours,
-            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction"), values, reached,
-        )  # fmt: skip
-        return boundary.fetch(values), boundary.fetch(reached)
+        return self.boundary.gather(
+            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
+        )
 
     def _account(self, step: Step, impulse: Float, velocity: Float) -> None:
-        """Note what the last iteration of the substep exchanged; earlier ones are undone."""
-        if step.substep == self._substep:
-            self.exchange = self._former
-        self._substep, self._former = step.substep, self.exchange
+        """Note what the substep exchanged."""
         free = (self.target.held_points() == 0)[:, None] & self.drags_solids
-        to_points = np.where(free, impulse, 0.0)
-        comm = self.target.scope.domain.comm
-        now = Exchange(steps=self._former.steps + 1)
-        parts = (to_points, -impulse * self.reached, impulse * self.reached - to_points)
-        for total, part, former in zip(
-            (now.momentum, now.reaction, now.walls),
-            parts,
-            (self._former.momentum, self._former.reaction, self._former.walls),
-            strict=True,
-        ):
-            total[:] = former + [exact_sum(comm, part[:, axis]) for axis in range(3)]
-        work = np.einsum("na,na->n", to_points, velocity)
-        lost = -np.einsum("na,na->n", impulse * self.reached, self.flow)
-        now.energy[:] = self._former.energy + [exact_sum(comm, work), exact_sum(comm, lost)]
-        self.exchange = now
+        self.exchange.add(
+            step.substep,
+            to_points=np.where(free, impulse, 0.0),
+            to_fluid=-impulse * self.reached,
+            to_walls=impulse * self.reached - np.where(free, impulse, 0.0),
+            velocity=velocity,
+            flow=self.flow,
+        )
+
+    def state(self) -> dict[str, Any]:
+        return self.exchange.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.exchange.restore(state)

@@ -79,14 +79,15 @@ def faces_to_points(
 
 @strict_kernel
 def points_to_faces(
-    position, pull, grip, offsets, point_coords, bucket_size, buckets, point_buckets, force, drag
-):
-    """Add pull [n, 3] N and grip [n, 3] kg/s of points to force and drag of faces.
+    position, first, second, has_second, offsets, point_coords, bucket_size, buckets,
+    point_buckets, first_faces, second_faces,
+):  # fmt: skip
+    """Add one or two quantities [n, 3] of points to those of faces [buckets, 3, r, r, r].
 
     Args: buckets int32, which volume Buckets to fill; point_buckets int32 [local, 27], the points'
-        Bucket in each direction or negative; force, drag [buckets, 3, r, r, r].
+        Bucket in each direction or negative.
     """
-    r = force.shape[2]
+    r = first_faces.shape[2]
     inverse_h = r / bucket_size
     for n in prange(buckets.shape[0]):
         b = buckets[n]
@@ -113,5 +114,6 @@ def points_to_faces(
                         if min(ci, cj, ck) < 0 or max(ci, cj, ck) >= r:
                             continue
                         weight = corner_weight(corner, fx, fy, fz)
-                        force[b, axis, ci, cj, ck] += weight * pull[p, axis]
-                        drag[b, axis, ci, cj, ck] += weight * grip[p, axis]
+                        first_faces[b, axis, ci, cj, ck] += weight * first[p, axis]
+                        if has_second == 1:
+                            second_faces[b, axis, ci, cj, ck] += weight * second[p, axis]

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from loki_core.data.accessors import MultiAccessor
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.kernels.face_transfer import faces_to_points, points_to_faces
 
 Array = NDArray[Any]
 
@@ -76,6 +77,33 @@ class Boundary:
         for chosen, part in zip(self._chosen, parts, strict=True):
             target[chosen] = part.reshape(-1, *shape)
         self.points.mark_written(name)
+
+    def gather(self, faces: Array, fraction: Array) -> tuple[Array, Array]:
+        """Values at the carrier's points of faces with ghosts, and how much of them is open."""
+        points, volume = self.points, self.volume
+        values, reached = np.zeros((points.count, 3)), np.zeros((points.count, 3))
+        faces_to_points(
+            points.local("position"), points.offsets, points.buckets.coords,
+            volume.domain.bucket_size, self.volume_rows, volume.buckets.neighbours, faces,
+            fraction, values, reached,
+        )  # fmt: skip
+        return self.fetch(values), self.fetch(reached)
+
+    def splat(
+        self, first: Array, first_faces: Array, second: Array | None, second_faces: Array | None
+    ) -> None:
+        """Add values [n, 3] of the carrier's points to local faces: the transpose of `gather`."""
+        points, volume = self.points, self.volume
+        self.send("first", first)
+        if second is not None:
+            self.send("second", second)
+        names = ("position", "first", *(() if second is None else ("second",)))
+        position, *values = self.with_neighbours(*names)
+        points_to_faces(
+            position, values[0], values[-1], int(second is not None), points.offsets,
+            points.buckets.coords, volume.domain.bucket_size, volume.buckets.local,
+            self.point_buckets, first_faces, first_faces if second_faces is None else second_faces,
+        )  # fmt: skip
 
     def with_neighbours(self, *names: str) -> list[Array]:
         """Channels of local points and those of neighbouring Buckets, current. Collective."""

@@ -537,6 +537,12 @@ class Rods(Solid):
 
     # -- what others ask -------------------------------------------------------------------
 
+    def point_volumes(self) -> NDArray[np.float64]:
+        """Pieces of the strands."""
+        first, second = self.half_axes()
+        volumes: NDArray[np.float64] = np.pi * first * second * self.filaments()[1]
+        return volumes
+
     def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean direction of the edges at every vertex, and half of their lengths."""
         tangent, length = np.zeros((self.particles.count, 3)), np.zeros(self.particles.count)

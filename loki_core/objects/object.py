@@ -131,6 +131,10 @@ class Object(TaskOwner):
         """Unit tangents [n, 3] and lengths [n] of the filaments that points stand for, if any."""
         return None
 
+    def point_volumes(self) -> NDArray[np.float64]:
+        """Space that each point takes [m^3], shape [n]."""
+        raise SetupError(f"{type(self).__name__} has no points that take space")
+
     def held_points(self) -> NDArray[np.uint8]:
         """Which points are prescribed, so that no impulse moves them, shape [n]."""
         return np.zeros(self.count(), np.uint8)

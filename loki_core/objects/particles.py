@@ -404,6 +404,10 @@ class Particles(Object):
 
     # -- what others ask -------------------------------------------------------------------
 
+    def point_volumes(self) -> NDArray[np.float64]:
+        """Balls."""
+        return BALL * self.particles.local("radius").astype(np.float64) ** 3
+
     def held_points(self) -> NDArray[np.uint8]:
         """No particle is prescribed."""
         return np.zeros(self.particles.count, np.uint8)

@@ -68,6 +68,9 @@ OWN_CHANNELS = (
     "start_velocity",
     "divergence",
     "compliance",
+    "solid_share",
+    "solid_flux",
+    "solid_give",
 )
 
 
@@ -291,6 +294,16 @@ class Volume(Object):
         if "compliance" not in self.volume.channels:
             self._add("compliance", derived=True)
 
+    def need_pores(self) -> None:
+        """Make room for solids that share the space of the gas and its pressure.
+
+        On faces: the share of space that they take, that share times their velocity [m/s], and
+        how much of a pressure gradient moves them, as a mobility of the gas.
+        """
+        if "solid_share" not in self.volume.channels:
+            for name in ("solid_share", "solid_flux", "solid_give"):
+                self._add(name, components=3, derived=True)
+
     def need_solids(self) -> None:
         """Make room for the velocity of solids on faces [m/s]."""
         if "solid_velocity" not in self.volume.channels:
@@ -391,7 +404,7 @@ class Volume(Object):
         extra: dict[str, tuple[str, ...]] = {
             "update_boundaries": ("solid_velocity", "divergence"),
             "advect_momentum": ("start_velocity",),
-            "reset_forces": ("force", "drag"),
+            "reset_forces": ("force", "drag", "solid_share", "solid_flux", "solid_give"),
             "advect_channels": self.materials,
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)

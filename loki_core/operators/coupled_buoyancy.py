@@ -1,0 +1,161 @@
+"""Coupled Buoyancy Operator: solids and a fluid share the pressure in the pores between them.
+
+A point of volume V takes a share of the faces around it, phi = W^T V / h^3. Gas and solid together
+keep their volume, and both feel the gradient of the one pressure (Stomakhin et al. 2020):
+
+    div [(1 - phi) u + phi u_s] = 0,    u = u* - (dt / rho) grad p,    v = v* - dt (V / m) grad p
+
+so the pressure matrix has on each face the mobility (1 - phi) m + W^T V (rho V / m) / h^3: the
+solids' inertia as compliance. Without compliance the solids are walls that move as they do. The
+pressure is that against the ambient air at rest; the weight of the displaced air, -rho V g, is the
+hydrostatic part of buoyancy, which points feel in their own solve.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData
+from loki_core.objects.boundary import Boundary
+from loki_core.objects.exchange import Exchange
+from loki_core.objects.object import Scope
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, Task, task
+
+Float = NDArray[np.float64]
+
+DIRECTIONS = ("two_way", "fluid_to_solids", "solids_to_fluid", "off")
+FULLEST = 0.9  # share of a face that solids may take: some gas is left to carry the pressure
+
+
+class CoupledBuoyancyOperator(Behavior, kind="operator"):
+    """Let the fluids and the solids of the Group share their pressure."""
+
+    direction: str = parameter(
+        "two_way", choices=DIRECTIONS, doc="Who feels the other: both, one of the two, or none."
+    )
+    compliance: bool = parameter(
+        True, doc="Let solids give way in the pressure solve by their inertia."
+    )
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make an Action for everything that has points, with every fluid of the Group."""
+        if self.direction == "off":
+            return []
+        fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
+        solids = [item for item in scope.objects if "particles" in item.data]
+        return [CoupledBuoyancyAction(self, solid, fluid) for solid in solids for fluid in fluids]
+
+
+class CoupledBuoyancyAction(Operator):
+    """Shared pressure of the points of one Object and the gas of another.
+
+    Attributes:
+        target: The Object with points.
+        fluid: The Object with faces.
+        exchange: What was exchanged so far.
+    """
+
+    def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
+        super().__init__(behavior, target)
+        self.fluid = fluid
+        self.exchange = Exchange(target.scope.domain.comm)
+        if self.pushes_fluid:
+            fluid.need_pores()
+        name = f"{target.path} in the pores of {fluid.path}"
+        self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
+
+    @property
+    def pushes_solids(self) -> bool:
+        return self.behavior.direction in ("two_way", "fluid_to_solids")
+
+    @property
+    def pushes_fluid(self) -> bool:
+        return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.target.data["particles"], "volume": self.fluid.volume}
+
+    def tasks(self) -> Iterator[Task]:
+        """Those of the chosen direction."""
+        for one in super().tasks():
+            wanted = self.pushes_fluid if one.name == "fill_pores" else self.pushes_solids
+            if wanted:
+                yield one
+
+    @task(Stage.EVALUATE_FORCES, reads=("particles.mass",), accumulates=("particles.force",))
+    def lift(self, access: Access, step: Step) -> None:
+        """Add the weight of the displaced ambient air, upwards."""
+        total = np.zeros(3)
+        for acceleration in self.fluid.uniform_forces:
+            total += acceleration()
+        ambient = self.fluid.settings.ambient_density
+        density = float(self.fluid.settings.density if ambient is None else ambient)
+        force = access["particles.force"]
+        force -= (density * self.target.point_volumes())[:, None] * total
+
+    @task(
+        Stage.TRANSFER_SOLIDS_TO_GRID,
+        reads=("particles.position", "particles.velocity", "particles.mass"),
+        accumulates=("volume.solid_share", "volume.solid_flux", "volume.solid_give"),
+    )
+    def fill_pores(self, access: Access, step: Step) -> None:
+        """Bring the share of space, the flux and the mobility of solids to the faces."""
+        self.boundary.refresh()
+        space = self.target.point_volumes() / self.fluid.voxel_size**3
+        held = self.target.held_points() == 0
+        lightness = float(self.fluid.settings.density) * self.target.point_volumes()
+        lightness = lightness / access["particles.mass"] * held
+        give = space * lightness * (self.behavior.compliance and self.pushes_solids)
+        three = np.ones(3)
+        velocity = access["particles.velocity"]
+        share = access["volume.solid_share"]
+        self.boundary.splat(
+            space[:, None] * velocity, access["volume.solid_flux"], give[:, None] * three,
+            access["volume.solid_give"],
+        )  # fmt: skip
+        self.boundary.splat(space[:, None] * three, share, None, None)
+        # What is fuller than it may be is thinned as a whole.
+        scale = np.minimum(1.0, FULLEST / np.maximum(share, 1e-12))
+        if np.any(scale < 1.0):
+            for name in ("volume.solid_share", "volume.solid_flux", "volume.solid_give"):
+                access[name][:] *= scale
+
+    @task(
+        Stage.GRID_TO_PARTICLES,
+        reads=("volume.pressure", "volume.open_fraction", "particles.mass"),
+        writes=("particles.position", "particles.velocity"),
+    )
+    def push_solids(self, access: Access, step: Step) -> None:
+        """Give points their part of the pressure gradient."""
+        projector, volume = self.fluid.projector, self.fluid.volume
+        if projector is None:
+            return
+        if not self.pushes_fluid:
+            self.boundary.refresh()
+        push = projector.gradient_push(step.dt)
+        change, reached = self.boundary.gather(push, volume.with_ghosts("open_fraction"))
+        displaced = float(self.fluid.settings.density) * self.target.point_volumes()
+        impulse = displaced[:, None] * change
+        before = np.array(self.target.data["particles"].local("velocity"), np.float64)
+        self.target.push_points(impulse, step.dt)
+        after = np.asarray(self.target.data["particles"].local("velocity"), np.float64)
+        free = (self.target.held_points() == 0)[:, None]
+        to_points = np.where(free, impulse, 0.0)
+        self.exchange.add(
+            step.substep, to_points=to_points, to_fluid=-impulse, to_walls=impulse - to_points,
+            velocity=0.5 * (before + after), flow=np.zeros_like(impulse),
+        )  # fmt: skip
+
+    def state(self) -> dict[str, Any]:
+        return self.exchange.state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.exchange.restore(state)
