@@ -13,8 +13,11 @@ Importing this package imports numpy alone and compiles nothing.
 from __future__ import annotations
 
 from loki_core.behavior import Behavior, find_behavior, load_extensions, parameter, registry
+from loki_core.constraints.attachment import AttachmentConstraint
 from loki_core.constraints.bending import BendingConstraint
+from loki_core.constraints.collision import CollisionConstraint
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior
+from loki_core.constraints.distance import DistanceConstraint
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.constraints.viscosity import ViscosityMaterial
@@ -40,6 +43,7 @@ from loki_core.errors import (
     SetupError,
 )
 from loki_core.forces.buoyancy import BuoyancyForce
+from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force import Force
 from loki_core.forces.force_density_field import ForceDensityField
@@ -50,11 +54,14 @@ from loki_core.objects.curves import CurvesObject
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
+from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.operators.guide import GuideOperator
+from loki_core.operators.match_target import MatchTarget
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
+from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.volume_expression import VolumeExpression
@@ -70,6 +77,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AccessError",
+    "AttachmentConstraint",
     "Behavior",
     "BendingConstraint",
     "Body",
@@ -77,12 +85,16 @@ __all__ = [
     "BuoyancyForce",
     "Cancelled",
     "Collider",
+    "CollisionConstraint",
     "Constraint",
     "ConstraintBehavior",
+    "CoupledBuoyancyOperator",
+    "CoupledDragForce",
     "Curves",
     "CurvesObject",
     "DiscreteVolume",
     "DissipationOperator",
+    "DistanceConstraint",
     "DivergenceError",
     "DomainBoundary",
     "ExpressionError",
@@ -98,6 +110,7 @@ __all__ = [
     "InputError",
     "Keyframes",
     "LokiError",
+    "MatchTarget",
     "Object",
     "Operator",
     "ParticleExpression",
@@ -105,6 +118,7 @@ __all__ = [
     "ParticleSystem",
     "Points",
     "PressureMaterial",
+    "SagFreeStart",
     "ScheduleError",
     "SetupError",
     "Solver",

@@ -313,6 +313,110 @@ def _lcp_dam_break(figure: Figure, results: Results) -> bool:
     return True
 
 
+def _rod_cantilever(figure: Figure, results: Results) -> bool:
+    hung = sorted(_curves(results), key=_size)
+    if not hung:
+        return False
+    panel = figure.subplots()
+    rows = rows_of("cantilever_self_weight.csv")
+    panel.loglog(
+        [float(row["Gamma"]) for row in rows],
+        [float(row["H_over_W"]) for row in rows],
+        "k-",
+        label="elastica",
+    )
+    for one, color in zip(hung, cycle(COLORS)):
+        panel.loglog(
+            one["gamma"], one["ratio"], "o" if color == BLUE else "x",
+            color=color, label=f"N = {one['n']}",
+        )  # fmt: skip
+    panel.set(
+        title="Hair clamped horizontally, under its own weight",
+        xlabel="Γ = w L³ / (E I) [1]",
+        ylabel="height over width, H / W [1]",
+    )
+    panel.legend()
+    return True
+
+
+def _rod_elastica(figure: Figure, results: Results) -> bool:
+    loaded = sorted(_curves(results), key=_size)
+    if not loaded:
+        return False
+    panel = figure.subplots()
+    rows = rows_of("elastica_tip_load.csv")
+    alpha = [float(row["alpha"]) for row in rows]
+    for name, words, color in (("w", "deflection w / L", BLUE), ("x", "tip at x / L", ORANGE)):
+        exact = [float(row[f"{name}_over_L"]) for row in rows]
+        panel.semilogx(alpha, exact, "-", color=color, label=f"{words}, Bisshopp & Drucker")
+        for one, mark in zip(loaded, cycle("ox")):
+            panel.semilogx(
+                one["alpha"], one[name], mark, color=color, label=f"{words}, N = {one['n']}"
+            )
+    panel.set(
+        title="Cantilever with a dead load at its tip",
+        xlabel="α = P L² / (E I) [1]",
+        ylabel="of the length [1]",
+    )
+    panel.legend()
+    return True
+
+
+def _rod_helical_buckling(figure: Figure, results: Results) -> bool:
+    coils = sorted(_curves(results), key=_size)
+    if not coils:
+        return False
+    panel = figure.subplots()
+    rows = rows_of("helical_buckling.csv")
+    panel.plot(
+        [float(row["s_over_L"]) for row in rows],
+        [float(row["envelope"]) for row in rows],
+        "k-",
+        label="theory",
+    )
+    for coil, color in zip(coils, cycle(COLORS)):
+        panel.plot(coil["s"], coil["envelope"], ".-", color=color, lw=0.5, label=f"N = {coil['n']}")
+    panel.set(
+        title="Twisted rod that coils up: envelope of the angle to the axis",
+        xlabel="place along the rod, s / L [1]",
+        ylabel="(cos φ − cos φ₀) / (1 − cos φ₀) [1]",
+        xlim=(-0.25, 0.25),
+    )
+    panel.legend()
+    return True
+
+
+def _dahl(figure: Figure, results: Results) -> bool:
+    loops = _curves(results)
+    if not loops:
+        return False
+    panel = figure.subplots()
+    steps = min(_size(loop) for loop in loops)
+    amplitudes = sorted({loop["amplitude"] for loop in loops})
+    colors = dict(zip(amplitudes, cycle(COLORS)))
+    for loop in (one for one in loops if _size(one) == steps):
+        stretch, color = 1e3 * loop["stretch"], colors[loop["amplitude"]]
+        panel.plot(
+            stretch, loop["force"], ".", color=color, markersize=2.5,
+            label=f"X = {1e3 * loop['amplitude']:g} mm, {steps} steps a quarter",
+        )  # fmt: skip
+    limit, slope = loops[0]["limit"], loops[0]["slope"]
+    x = np.linspace(0.0, amplitudes[-1], 100)
+    panel.plot(
+        1e3 * x, limit * (1.0 - np.exp(-slope * x / limit)), "k-", label="first loading, theory"
+    )
+    for amplitude in amplitudes:  # the way back, from the peak of the steady loop
+        x = np.linspace(-amplitude, amplitude, 200)
+        drop = (1.0 + np.tanh(slope * amplitude / limit)) * np.exp(slope * (x - amplitude) / limit)
+        for sign in (1.0, -1.0):
+            panel.plot(
+                1e3 * sign * x, sign * limit * (drop - 1.0), "k--", label="steady loop, theory"
+            )
+    panel.set(title="Dahl friction, driven to and fro", xlabel="stretch [mm]", ylabel="force [N]")
+    _legend(panel)
+    return True
+
+
 # -- parts of several ---------------------------------------------------------------------------
 
 
@@ -375,9 +479,13 @@ def _legend_below(figure: Figure, panels: Iterable[Axes], *, columns: int) -> No
 PLOTS: dict[str, Callable[[Figure, Results], bool]] = {
     "amg_poisson": _amg_poisson,
     "cavity": _cavity,
+    "dahl": _dahl,
     "energy_retention": _energy_retention,
     "lcp_dam_break": _lcp_dam_break,
     "rayleigh_taylor": _rayleigh_taylor,
+    "rod_cantilever": _rod_cantilever,
+    "rod_elastica": _rod_elastica,
+    "rod_helical_buckling": _rod_helical_buckling,
     "taylor_green": _taylor_green,
     "zalesak": _zalesak,
 }

@@ -48,10 +48,30 @@ def _lines(found: dict[str, Any], *, verify: bool) -> Iterator[str]:
             yield from _stream_lines(stream, "    ")
     elif objects:
         yield f"  objects: {', '.join(objects)}"
+    yield from _conservation_table(found.get("statistics", {}).get("exchanges", {}))
     for problem in found["problems"]:
         yield f"damaged: {problem}"
     if verify and not found["problems"]:
         yield "  every checksum is right"
+
+
+def _conservation_table(exchanges: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """What couplings exchanged since the start, side by side, and what no side accounts for."""
+    sides = ("solids", "fluid", "walls")
+    for path, one in exchanges.items():
+        yield f"  {path}: exchanged in {one['steps']:,} substeps"
+        yield f"    {'':<22}{'x':>14}{'y':>14}{'z':>14}"
+        for side in sides:
+            yield _vector_line(f"momentum to {side}", one[f"momentum_to_{side}"], "N s")
+        yield _vector_line("residual", one["momentum_residual"], "N s")
+        energy = (
+            f"{one['energy_to_solids']:.6g} J to solids, {one['energy_to_fluid']:.6g} J to fluid"
+        )
+        yield f"    energy: {energy}, {one['heat']:.6g} J became heat; mass: {one['mass']:g} kg"
+
+
+def _vector_line(name: str, values: list[float], unit: str) -> str:
+    return f"    {name:<22}" + "".join(f"{value:>14.6g}" for value in values) + f" {unit}"
 
 
 def _stream_lines(stream: dict[str, Any], indent: str) -> Iterator[str]:
@@ -80,6 +100,7 @@ def _short(key: str, value: Any) -> str:
     if key == "bytes":
         return f"{value:,}"
     if isinstance(value, dict):
+        value = {name: one for name, one in value.items() if name != "exchanges"}  # a table
         return ", ".join(f"{name} {_short(name, one)}" for name, one in value.items())
     return str(value)
 

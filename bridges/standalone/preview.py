@@ -63,6 +63,9 @@ def render(
     shown = {path: stream for path, stream in streams.items() if sum(stream.counts().values())}
     if not shown:
         raise InputError("there is nothing to show: every Object of this frame is empty")
+    if color is None:  # clear air is seen only where there is nothing else
+        seen = {path: stream for path, stream in shown.items() if not _is_clear(stream)}
+        shown = seen or shown
     _check_color(shown, color)
     outline = np.concatenate([_outline(stream, color) for stream in shown.values()])
     if len(outline) == 0:
@@ -369,6 +372,11 @@ def _surfaces_for(
 
 
 # -- with volumes ------------------------------------------------------------------------------
+
+
+def _is_clear(stream: Any) -> bool:
+    """Whether a stream is air that carries no material."""
+    return isinstance(stream, Voxels) and set(stream.channels) <= {"velocity", "pressure"}
 
 
 def _has_volumes(streams: Mapping[str, Any]) -> bool:

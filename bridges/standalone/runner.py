@@ -283,6 +283,9 @@ class Runner:
                 "substeps": substeps,
                 "retries": timeline.retried,
             }
+            exchanges = solver.exchanges()
+            if exchanges:
+                statistics["exchanges"] = exchanges
             self._write_streams(frame, self._streams(solver), statistics)
         self._tell_warnings(solver)
         self._tell_frame(solver, counts, substeps)

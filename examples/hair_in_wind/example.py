@@ -1,7 +1,7 @@
 """Hair on a head that looks around, in gusts of wind that it slows down in turn (paper, Figure 4).
 
-The hair is a Group of its own, and so is the wind; what spans the two are the Behaviors of the root:
-gravity, the drag by which they meet, and the head in their way. The wind lives in a narrow band of
+The hair is a Group of its own, and so is the wind; what spans the two are the Behaviors of the
+root: gravity, the drag and the pressure by which they meet. The wind lives in a narrow band of
 Buckets around the hair.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from examples.hair_in_wind.groom import attached, groom, head_mesh, head_motion
+from .groom import attached, groom, head_mesh, head_motion
 from loki_core.constraints.bending import BendingConstraint
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint

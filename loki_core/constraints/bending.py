@@ -124,8 +124,9 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         """Add how bending moments hold the angles of edges.
 
         An angle hardly has inertia, and where the curvature at rest lies in the plane of bending
-        the gradient does not see it. d2 kappa1 / d theta^2 = d kappa2 / d theta, and the other way
-        round with the other sign.
+        the gradient does not see it. kappa1 turns into kappa2 with the mean of a joint's angles, so
+        their second derivatives are c [[1, 1], [1, 1]] / 2 with c = T1 d kappa2 / d theta
+        - T2 d kappa1 / d theta; c on the diagonal bounds that.
         """
         first, second = self.tension[:, 0], self.tension[:, 1]
         for angle in (3, 7):

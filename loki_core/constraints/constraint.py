@@ -23,6 +23,7 @@ from loki_core.kernels.constraint_assembly import (
     element_energies,
     predict_tension,
     respond,
+    scatter_diagonals,
     scatter_elements,
     scatter_matrices,
 )
@@ -83,6 +84,8 @@ class Constraint(Action):
         reads: Channels that `evaluate` needs, "<data>.<channel>".
         has_hessian: Whether `hessian` gives the second derivative of a C of one component that is
             semi-definite, as that of a length is.
+        has_curvature: Whether `curvature` gives diagonal parts of it.
+        joins_bodies: Whether elements reach over several bodies (`joining.py`).
 
     Attributes:
         elements: What it acts on, in the numbering of the joint system.
@@ -94,6 +97,8 @@ class Constraint(Action):
     components: ClassVar[int] = 1
     reads: ClassVar[tuple[str, ...]] = ()
     has_hessian: ClassVar[bool] = False
+    has_curvature: ClassVar[bool] = False
+    joins_bodies: ClassVar[bool] = False
 
     elements: Elements
     value: Float
@@ -131,6 +136,12 @@ class Constraint(Action):
 
     def hessian(self, matrices: Float) -> None:
         """Write d2C/dx2 [n, d, d] where `has_hessian` says that there is one."""
+
+    def curvature(self, diagonal: Float) -> None:
+        """Add T . d2C/dx_a^2 [n, d] for unknowns whose own inertia is too small to do without.
+
+        What is positive is used; the present `gradient` and `tension` are there.
+        """
 
     def rest_parameters(self) -> Float:
         """Return p [n, m] with dC/dp = -1: rest lengths, rest strains; for inverse dynamics."""
@@ -231,6 +242,13 @@ class Constraint(Action):
                 elements.runs, elements.dofs, self.matrices, self._solved_tension(), system.fixed,
                 system.row, system.values,
             )  # fmt: skip
+
+        if self.has_curvature:
+            diagonal = np.zeros((elements.count, elements.dofs.shape[1]))
+            self.curvature(diagonal)
+            scatter_diagonals(
+                elements.runs, elements.dofs, diagonal, system.fixed, system.row, system.values
+            )
 
     def _solved_tension(self) -> Float:
         holder = self.target.data[self.elements.place]

@@ -189,7 +189,7 @@ class CoupledDragAction(Action):
     @task(
         Stage.GRID_TO_PARTICLES,
         reads=("volume.velocity", "volume.open_fraction", "particles.mass"),
-        writes=("particles.position", "particles.velocity"),
+        accumulates=("particles.position", "particles.velocity"),  # impulses commute
     )
     def feed_back(self, access: Access, step: Step) -> None:
         """Give the points what the fluid received beyond what they have."""

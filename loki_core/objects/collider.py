@@ -1,4 +1,4 @@
-"""Collider: an animated mesh that fluids and particles cannot pass.
+"""Collider: an animated mesh that fluids, and solids with a Collision Constraint, cannot pass.
 
 Between two frames its points move on straight lines. For every substep the Signed Distance of the
 mesh at the substep's end is measured around the data that it may touch; `add_solids` brings it to
@@ -43,7 +43,7 @@ LARGEST_MESH = 1 << 24
 
 
 class Collider(Behavior, kind="operator"):
-    """Let an animated mesh stand in the way of the fluids in the Group."""
+    """Let an animated mesh stand in the way of the fluids and solids in the Group."""
 
     input: str | None = parameter(
         None, kind="stream", doc="Surface or Body; its points may move and its faces may change."
@@ -76,7 +76,9 @@ class Collider(Behavior, kind="operator"):
     )
 
     def create(self, scope: Scope) -> list[Any]:
-        """Make one field for each voxel size of the volumes, and one Action for each volume."""
+        """Make one field for each voxel size of the volumes, and one Action for each target."""
+        from loki_core.objects.body_collider import BodyCollider  # which builds on this file
+
         if self.input is None:
             return []
         volumes = [item for item in scope.objects if SolidBoundary.acts_on(item)]
@@ -86,7 +88,8 @@ class Collider(Behavior, kind="operator"):
             collider = ColliderField(self, scope, resolution=resolution, targets=targets)
             created.append(collider)
             created += [SolidBoundary(self, item, collider) for item in targets]
-        return created
+        bodies = [item for item in scope.objects if BodyCollider.acts_on(item)]
+        return created + [BodyCollider(self, item, scope) for item in bodies]
 
 
 class SolidBoundary(Operator):
@@ -156,7 +159,7 @@ class ColliderField(Object):
         self._previous: Floats | None = None
         self._built: tuple[Any, ...] | None = None  # what the field was measured for
         self._placed: Floats = np.empty((0, 3))  # where its points are, also after a restart
-        self._around: tuple[int, ...] = ()
+        self._around: tuple[Any, ...] = ()
 
     @property
     def _input_label(self) -> str:
@@ -240,9 +243,7 @@ class ColliderField(Object):
         position, velocity = self._motion(fraction)
         shape = (float(self.settings.thickness), float(self.settings.surface_offset))
         wanted = (pose.triangles, position, velocity, shape)
-        around = tuple(
-            holder.layout_version for item in self.targets for holder in item.data.values()
-        )
+        around = self._layout()
         if not self._is_built(wanted):
             self._version += 1
             self.field.thickness, self.field.surface_offset = shape
@@ -322,6 +323,12 @@ class ColliderField(Object):
             and np.array_equal(built[1], wanted[1])
             and np.array_equal(built[2], wanted[2])
             and built[3] == wanted[3]
+        )
+
+    def _layout(self) -> tuple[Any, ...]:
+        """What changes with the Buckets of the targets."""
+        return tuple(
+            holder.layout_version for item in self.targets for holder in item.data.values()
         )
 
     def _buckets_of_targets(self) -> NDArray[np.int32]:

@@ -22,6 +22,7 @@ from loki_core.kernels.skyline import envelope_of
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.linear_solvers.system import SolveReport
+from loki_core.objects.couplings import Couplings
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, TaskOwner, task
@@ -39,9 +40,12 @@ class SolidSystem(TaskOwner):
     Attributes:
         constraints: Constraints that add to the system; they enter themselves.
         version: Changes when unknowns are numbered anew.
+        first_row: Number of the first unknown of this rank among those of all ranks.
         fixed: Which unknowns are prescribed, uint8 [size].
+        fixed_with_ghosts: The same, and after them the ghosts of couplings.
         rhs: Force on each unknown, [size].
         row, values: The bodies' matrices (kernels/skyline).
+        couplings: Elements that join bodies.
         change: The last correction, [size].
         report: What the last solve did.
     """
@@ -82,22 +86,44 @@ class SolidSystem(TaskOwner):
             starts.append(self.size + item.body_start[1:])
             self.size += count
         self.body_start = np.concatenate(starts)
+        sizes = self.comm.all_gather(np.array([self.size], np.int64))
+        self.first_row = int(np.concatenate(sizes)[: self.comm.rank].sum())
         self.fixed = np.zeros(self.size, np.uint8)
         self.rhs = np.zeros(self.size)
         self.change = np.zeros(self.size)
 
     def _find_pattern(self) -> None:
-        """Give every row its envelope, from all stencils inside bodies."""
+        """Give every row its envelope, and find what joins bodies. Collective."""
         first = np.arange(self.size, dtype=np.int64)
         for item in self.solids:
             for elements, dofs in item.own_stencils():
                 widen_envelope(elements, dofs, first)
+        joining = [one for one in self.constraints if one.joins_bodies]
         for constraint in self.constraints:
-            widen_envelope(constraint.elements.runs, constraint.elements.dofs, first)
+            if not constraint.joins_bodies:
+                widen_envelope(constraint.elements.runs, constraint.elements.dofs, first)
+        self.couplings = Couplings(
+            self.body_start, self.first_row, [one.global_dofs for one in joining]
+        )
+        self.couplings.widen(first)
         self.row, count = envelope_of(self.body_start, first)
         self.first = first
         self.values = np.zeros(count)
-        self.linear = BodySystem(self.body_start, first, self.row, self.values, comm=self.comm)
+        self.couplings.place(self.row)
+        for constraint, coupled in zip(joining, self.couplings.elements, strict=True):
+            constraint.coupled = coupled
+        self.linear = BodySystem(
+            self.body_start, first, self.row, self.values,
+            self.couplings.rows if joining else None,
+            ghost_rows=self.couplings.ghost_rows, comm=self.comm,
+        )  # fmt: skip
+
+    def with_ghosts(self, vector: NDArray[Any]) -> NDArray[np.float64]:
+        """A vector of own unknowns, followed by the ghosts of couplings. Collective."""
+        extended = np.zeros(self.linear.halo.length)
+        extended[: self.size] = vector
+        self.linear.halo.refresh(extended)
+        return extended
 
     # -- the Newton iteration --------------------------------------------------------------
 
@@ -110,10 +136,12 @@ class SolidSystem(TaskOwner):
             self._find_pattern()
         self.rhs[:] = 0.0
         self.values[:] = 0.0
+        self.couplings.clear()
         if step.newton == 0:
             self.fixed[:] = 0
             for item in self.solids:
                 item.fill_fixed(self._part(self.fixed, item))
+            self.fixed_with_ghosts = self.with_ghosts(self.fixed).astype(np.uint8)
 
     @task(Stage.SOLVE_SOLIDS)
     def solve(self, access: Access, step: Step) -> None:

@@ -131,7 +131,7 @@ class CoupledBuoyancyAction(Operator):
     @task(
         Stage.GRID_TO_PARTICLES,
         reads=("volume.pressure", "volume.open_fraction", "particles.mass"),
-        writes=("particles.position", "particles.velocity"),
+        accumulates=("particles.position", "particles.velocity"),  # impulses commute
     )
     def push_solids(self, access: Access, step: Step) -> None:
         """Give points their part of the pressure gradient."""
@@ -141,7 +141,7 @@ class CoupledBuoyancyAction(Operator):
         if not self.pushes_fluid:
             self.boundary.refresh()
         push = projector.gradient_push(step.dt)
-        change, reached = self.boundary.gather(push, volume.with_ghosts("open_fraction"))
+        change, _ = self.boundary.gather(push, volume.with_ghosts("open_fraction"))
         displaced = float(self.fluid.settings.density) * self.target.point_volumes()
         impulse = displaced[:, None] * change
         before = np.array(self.target.data["particles"].local("velocity"), np.float64)

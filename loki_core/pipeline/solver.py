@@ -379,6 +379,15 @@ class Solver:
             for scheduled in self.schedule[stage]
         ]
 
+    def exchanges(self) -> dict[str, dict[str, Any]]:
+        """What every coupling has exchanged so far, over all ranks, and what is missing."""
+        return {
+            action.path: action.exchange.to_document()
+            for some in self.actions.values()
+            for action in some
+            if hasattr(action, "exchange")
+        }
+
     # -- the whole state -------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:

@@ -1,0 +1,456 @@
+"""Attachment Constraint: hold points of two geometries together, of whatever kind (paper, 6.3).
+
+    C^0 = A^T d - (L, 0, 0)           d = x_source - x_target
+    C^k = A^T F_source,k - a_k        k = 1, 2, 3
+    2 S = diag(k_N, k_T, k_T, b_1, b_1, b_1, b_2, b_2, b_2, b_3, b_3, b_3)
+
+A is the target's frame, turned once so that its first axis is along d when the pair is emitted;
+with flexibility xi it follows d (kernels/attachments.py has the formula and its gradient). So
+
+    xi = 0    keeps the source where it was in the target's frame; k_N along d, k_T across
+    xi = 1    keeps the distance alone, k_T is without effect
+    b_k > 0   keeps the k-th axis of the source's frame in A, for instance against twist at a root
+
+Under tension T the term T xi (2 - xi) (I - d d^T / |d|^2) / |d| is added to the stiffness, the
+second derivative of a_0 . d. Where the rest length is nothing there is no direction to follow: A is
+the target's frame then, and k_T goes from its own value at xi = 0 to k_N at xi = 1, which is the
+same energy. Damping acts on all of C, friction on C^0 alone, as a
+force. Which points are attached is found in `attachment_emission.py`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import parameter
+from loki_core.constraints.attachment_emission import (
+    Geometry,
+    Spots,
+    attached_points,
+    find_pairs,
+    geometry_of_solid,
+)
+from loki_core.constraints.constraint import ConstraintBehavior
+from loki_core.constraints.joining import JoiningConstraint
+from loki_core.data.accessors import ChannelData, Declaration
+from loki_core.errors import SetupError, did_you_mean
+from loki_core.kernels.attachments import (
+    attachment_gradients,
+    evaluate_attachments,
+    transverse_rows,
+)
+from loki_core.objects.anchors import EdgeAnchors, HostAnchors, HostGeometry
+from loki_core.objects.object import Scope
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step
+
+Float = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+EMISSIONS = ("explicit", "closest", "within_range")
+NO_LENGTH = 1e-6  # of a Bucket: points that are nearer have no distance
+SIDES = ("source", "target")
+
+
+class AttachmentConstraint(ConstraintBehavior):
+    """Attach points of one Object to another, or to host geometry."""
+
+    source: str | None = parameter(
+        None, doc="Object whose points are attached, by path; or an input stream."
+    )
+    target: str | None = parameter(
+        None, doc="Object they are attached to, by path; or an input stream, which may move."
+    )
+    emission: str = parameter(
+        "closest",
+        choices=EMISSIONS,
+        doc="Given pairs, or source points by nearness; those with channel attached = 0 do not.",
+    )
+    range: float | None = parameter(
+        None, unit="m", minimum=0.0, doc="Largest distance of points that are attached."
+    )
+    every_step: bool = parameter(
+        False, doc="Look for pairs at each step; those that stay keep their rest values."
+    )
+    pairs: str | None = parameter(
+        None,
+        kind="stream",
+        doc="Explicit pairs: a Wireframe from source to target, or channels source_id, target_id.",
+    )
+    flexibility: float = parameter(
+        0.0,
+        minimum=0.0,
+        maximum=1.0,
+        doc="0 keeps the place in the target's frame, 1 only the distance.",
+    )
+    rest_length: float | None = parameter(
+        None, unit="m", minimum=0.0, doc="Distance without stress; none is that at emission."
+    )
+    stiffness: float = parameter(
+        100.0, unit="N/m", minimum=0.0, varies="vertex", doc="Force over change of distance."
+    )
+    tangential_stiffness: float | None = parameter(
+        None, unit="N/m", minimum=0.0, doc="Force over displacement across; none is stiffness."
+    )
+    orientation_stiffness: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0),
+        unit="N*m",
+        minimum=0.0,
+        doc="Moment over turn of the source's three axes; the first is a strand's tangent.",
+    )
+
+    def validate(self, place: str) -> None:
+        """Each kind of emission needs its own."""
+        if self.emission == "explicit" and self.pairs is None:
+            raise SetupError(f'{place}.emission = "explicit" needs pairs, the name of a stream')
+        if self.emission == "within_range" and self.range is None:
+            raise SetupError(f'{place}.emission = "within_range" needs a range')
+        itself = self.source is not None and self.source == self.target
+        if self.emission == "closest" and self.range is None and itself:
+            raise SetupError(f"{place} attaches {self.source} to itself, which needs a range")
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Action, once source and target are named."""
+        if self.source is None or self.target is None:
+            return []
+        found = [_find(scope, side, getattr(self, side)) for side in SIDES]
+        if all(item is None for item in found):
+            raise SetupError(
+                f"{scope.path}: source and target are both input streams; one of them has to be "
+                "an Object"
+            )
+        return [AttachmentAction(self, *found)]
+
+
+def _find(scope: Scope, side: str, name: str) -> Any:
+    """The Object of a path, or of a Group that has one; None for an input stream."""
+    below = [item for path, item in scope.others.items() if path.startswith(f"{name}/")]
+    item = scope.others.get(name, below[0] if len(below) == 1 else None)
+    if item is None:
+        if name in scope.inputs:
+            return None
+        known = (*scope.others, *scope.inputs)
+        raise SetupError(
+            f'{scope.path}.{side} = "{name}" is neither an Object nor an input stream'
+            f"{did_you_mean(name, known)}"
+        )
+    if not (hasattr(item, "fill_fixed") and "edges" in item.data):
+        raise SetupError(
+            f'{scope.path}.{side} = "{name}" is a {type(item).__name__}; points of Curves Objects '
+            "and of input streams can be attached"
+        )
+    return item
+
+
+class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
+    """Emits the pairs, and adds their energy.
+
+    Attributes:
+        table: All pairs, alike on every rank: places on both sides, rest length and frames.
+    """
+
+    components = 12
+    rubbing = 3
+    reads = ("edges.tangent", "edges.length", "edges.reference", "edges.angle")
+
+    def __init__(self, behavior: Any, source: Any, target: Any) -> None:
+        self.items = (source, target)
+        super().__init__(behavior, source if source is not None else target)
+        self.hosts = tuple(
+            None if item is not None else self._host(name)
+            for item, name in zip(self.items, (behavior.source, behavior.target), strict=True)
+        )
+        self.table: dict[str, Any] = {}
+        self.anchors: list[Any] = []
+        self._whole: list[HostAnchors | None] = [None, None]  # of all pairs, where on a stream
+
+    def _host(self, name: str) -> HostGeometry:
+        kind = type(self.behavior).__name__
+        return HostGeometry(self.target, name, label=f'{kind}: input "{name}"')
+
+    # -- what is touched -------------------------------------------------------------------
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        """Those of both Objects."""
+        data = dict(self.target.data)
+        other = self.items[1]
+        if other is not None and other is not self.target:
+            data |= {f"other_{name}": holder for name, holder in other.data.items()}
+        return data
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add what is read of the other Object."""
+        stage, declaration = super().declare(name, stage, declaration)
+        own = set(self.target.data)
+        if len(self.data) == len(own) or name not in ("emit", "accumulate", "remember"):
+            return stage, declaration
+        more = tuple(f"other_{one}" for one in ("particles.position", *self.reads))
+        return stage, replace(declaration, reads=(*declaration.reads, *more))
+
+    # -- emission --------------------------------------------------------------------------
+
+    def begin_step(self, step: Step) -> None:
+        """Look for pairs, the first time or always; host geometry stands at the step's start."""
+        places = [None if host is None else host.at(step, end=False) for host in self.hosts]
+        if not self.table or bool(self.settings.every_step):
+            self._emit_pairs(places)
+        self._move_hosts(places)
+
+    def end_step(self, step: Step) -> None:
+        self._move_hosts([None if host is None else host.at(step, end=True) for host in self.hosts])
+
+    def _move_hosts(self, places: list[Float | None]) -> None:
+        for anchors, place in zip(self._whole, places, strict=True):
+            if anchors is not None and place is not None:
+                anchors.move(place)
+
+    def _geometry(self, side: int, places: list[Float | None]) -> Geometry:
+        item, host, label = self.items[side], self.hosts[side], f"{self.path}.{SIDES[side]}"
+        if item is not None:
+            return geometry_of_solid(item, label=label)
+        assert host is not None
+        attached = attached_points(host.stream, label=host.label)
+        place = places[side]
+        assert place is not None
+        return Geometry(place, host.primitives, None, attached)
+
+    def _emit_pairs(self, places: list[Float | None]) -> None:
+        """Find the pairs; new ones are at rest as they are. Collective."""
+        settings, first = self.settings, not self.table
+        geometries = [self._geometry(side, places) for side in range(2)]
+        scope = self.target.scope
+        found = find_pairs(
+            *geometries,
+            emission=settings.emission,
+            reach=None if settings.range is None else float(settings.range),
+            pairs=scope.inputs[settings.pairs] if settings.emission == "explicit" else None,
+            domain=scope.domain,
+            same=self.items[0] is self.items[1],
+            label=f'{self.path}: input "{settings.pairs}"',
+        )
+        if first and found[0].count == 0:
+            self.warning = self._why_nothing()
+        kept, fresh = self._matched(found)
+        if not first and len(fresh) == 0 and np.array_equal(kept, np.arange(len(self.all_tension))):
+            return
+        new = self._new_pairs([spots[fresh] for spots in found], geometries, places)
+        tension, friction = self.all_tension[kept], self.all_friction[kept]
+        if not first:
+            new = {
+                name: np.concatenate((values[kept], new[name]))
+                for name, values in self.table.items()
+            }
+        self._take_table(new)
+        self.all_tension[: len(kept)], self.all_friction[: len(kept)] = tension, friction
+
+    def _why_nothing(self) -> str:
+        settings = self.settings
+        within = "" if settings.range is None else f" within {float(settings.range):g} m"
+        return (
+            f"nothing of {settings.source} is attached to {settings.target}: there is no pair of "
+            f"points{within}"
+        )
+
+    def _matched(self, found: tuple[Spots, Spots]) -> tuple[Int64, Int64]:
+        """Rows of the table that are found again, and found pairs that are not in it."""
+        keys = _pair_keys(found[0].primitive, found[0].weights, found[1].primitive)
+        if not self.table:
+            return np.empty(0, np.int64), np.arange(len(keys))
+        table = self.table
+        old = _pair_keys(
+            table["source_primitive"], table["source_weights"], table["target_primitive"]
+        )
+        kept = np.flatnonzero(np.isin(old, keys))
+        return kept, np.flatnonzero(~np.isin(keys, old))
+
+    def _new_pairs(
+        self, spots: list[Spots], geometries: list[Geometry], places: list[Float | None]
+    ) -> dict[str, Any]:
+        """Columns of the table for pairs that were not there before. Collective."""
+        count = spots[0].count
+        new: dict[str, Any] = {}
+        for side, name in enumerate(SIDES):
+            new[f"{name}_primitive"] = spots[side].primitive
+            new[f"{name}_corners"] = geometries[side].primitives[spots[side].primitive]
+            new[f"{name}_weights"] = spots[side].weights
+            new[f"{name}_tangent"] = np.zeros((count, 3))
+            new[f"{name}_director"] = np.zeros((count, 3))
+        anchors = [self._anchors(side, new, np.arange(count)) for side in range(2)]
+        for one, place in zip(anchors, places, strict=True):
+            if place is not None:
+                one.move(place)
+        (source, source_axes), (target, axes) = (one.locate() for one in anchors)
+        least = NO_LENGTH * self.target.scope.domain.bucket_size
+        turn, length = _rest_frames(source - target, axes, least)
+        frame = np.einsum("nij,nja->nia", turn, axes)
+        new["turn"] = turn
+        given = self.settings.rest_length
+        new["length"] = length if given is None else np.full(count, float(given))
+        new["has_length"] = new["length"] > least
+        new["rest"] = np.einsum("nka,nia->nki", source_axes, frame)
+        return new
+
+    def _take_table(self, table: dict[str, Any]) -> None:
+        self.table = table
+        self.emission += 1
+        self.forget(len(table["length"]))
+        self._whole = [
+            self._anchors(side, table, None) if self.items[side] is None else None
+            for side in range(2)
+        ]
+
+    def _anchors(self, side: int, table: dict[str, Any], rows: Int64 | None) -> Any:
+        """Anchors of some pairs, all where rows is None; collective for Objects."""
+        name, item = SIDES[side], self.items[side]
+
+        def column(kind: str) -> Any:
+            values = table[f"{name}_{kind}"]
+            return values if rows is None else values[rows]
+
+        corners, weights = column("corners"), column("weights")
+        if item is None:
+            return HostAnchors(corners, weights, column("tangent"), column("director"))
+        return EdgeAnchors(item, column("primitive"), corners, weights)
+
+    # -- elements --------------------------------------------------------------------------
+
+    def find_joined(self) -> None:
+        """Take the pairs that have a side on this rank."""
+        table, count = self.table, len(self.table["length"])
+        here = np.zeros((2, count), bool)
+        for side, item in enumerate(self.items):
+            if item is not None:
+                corner = table[f"{SIDES[side]}_corners"][:, 0]
+                here[side] = np.isin(corner, item.particles.local("id"))
+        self.numbers = np.flatnonzero(here.any(axis=0))
+        self.is_owner = here[0 if self.items[0] is not None else 1][self.numbers]
+        self.anchors = []
+        for side in range(2):
+            whole = self._whole[side]
+            if whole is not None:
+                whole.rows = self.numbers
+                self.anchors.append(whole)
+            else:
+                self.anchors.append(self._anchors(side, table, self.numbers))
+        row = self.target.system.first_row
+        self.global_dofs = np.concatenate([one.dofs(row) for one in self.anchors], axis=1)
+        names = ("turn", "length", "rest", "has_length")
+        self._turn, self._length, self._rest, self._has_length = (
+            np.ascontiguousarray(table[name][self.numbers]) for name in names
+        )
+
+    def _flexibilities(self) -> Float:
+        """Flexibility of each element: without a length there is no direction to follow."""
+        return np.where(self._has_length, float(self.settings.flexibility), 0.0)
+
+    def evaluate_only(self, value: Float) -> None:
+        """Write C. Collective."""
+        (source, source_axes), (target, target_axes) = (one.locate() for one in self.anchors)
+        evaluate_attachments(
+            source, source_axes, target, target_axes, self._turn, self._length, self._rest,
+            self._flexibilities(), value,
+        )  # fmt: skip
+
+    def evaluate(self, value: Float, gradient: Float) -> None:
+        """Write C and its gradient. Collective."""
+        (source, source_axes), (target, target_axes) = (one.locate() for one in self.anchors)
+        flexibility = self._flexibilities()
+        evaluate_attachments(
+            source, source_axes, target, target_axes, self._turn, self._length, self._rest,
+            flexibility, value,
+        )  # fmt: skip
+        by_place, by_source, by_target = (np.empty((*value.shape, 3)) for _ in range(3))
+        attachment_gradients(
+            source, source_axes, target, target_axes, self._turn, flexibility, by_place,
+            by_source, by_target,
+        )  # fmt: skip
+        self._chain(by_place, by_source, by_target, gradient)
+        self._places = source, target
+
+    def _chain(self, by_place: Float, by_source: Float, by_target: Float, gradient: Float) -> None:
+        one, two = self.anchors
+        one.chain(by_place, by_source, 1.0, gradient, 0)
+        two.chain(by_place, by_target, -1.0, gradient, one.dof_count)
+
+    def geometric_stiffness(self, tension: Float) -> tuple[Float, Float] | None:
+        """Stiffness across a taut attachment that may swing."""
+        xi = self._flexibilities()
+        if not xi.any():
+            return None
+        count = len(xi)
+        across, inverse = np.empty((count, 3, 3)), np.empty(count)
+        transverse_rows(*self._places, across, inverse)
+        rows, still = np.empty((count, 3, self.gradient.shape[2])), np.zeros((count, 3, 3))
+        self._chain(across, still, still, rows)
+        weight = np.maximum(tension[:, 0], 0.0) * inverse * xi * (2.0 - xi)
+        return rows, np.repeat(weight[:, None], 3, axis=1)
+
+    def stiffness(self) -> tuple[Float, int]:
+        """Along d, across it, and of the three axes. Collective."""
+        settings, count = self.settings, len(self.numbers)
+        values, step = self.resolve("stiffness", np.float64)
+        carrier = self.anchors[0 if self.items[0] is not None else 1]
+        normal = carrier.interpolate(values) if step else np.full(count, values[0])
+        given = settings.tangential_stiffness
+        across = normal if given is None else np.full(count, float(given))
+        blend = np.where(self._has_length, 0.0, float(settings.flexibility))
+        k = np.empty((count, self.components))
+        k[:, 0] = normal
+        k[:, 1:3] = (across + blend * (normal - across))[:, None]
+        k[:, 3:] = np.repeat(np.asarray(settings.orientation_stiffness, np.float64), 3)
+        return k, 1
+
+    # -- state -----------------------------------------------------------------------------
+
+    def state(self) -> dict[str, Any]:
+        """Pairs, what they remember, and where host geometry is."""
+        state: dict[str, Any] = {
+            "hosts": {n: h.state() for n, h in zip(SIDES, self.hosts, strict=True) if h is not None}
+        }
+        if self.table:
+            state["table"] = {name: values.copy() for name, values in self.table.items()}
+            state["tension"] = self.all_tension.copy()
+            state["friction"] = self.all_friction.copy()
+        return state
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take such a state back."""
+        self.table = {}
+        for name, host in zip(SIDES, self.hosts, strict=True):
+            if host is not None and name in state.get("hosts", {}):
+                host.restore(state["hosts"][name])
+        if "table" in state:
+            self._take_table({name: np.array(one) for name, one in state["table"].items()})
+            self.all_tension[:], self.all_friction[:] = state["tension"], state["friction"]
+
+
+def _pair_keys(source: Int64, weights: Float, target: Int64) -> Int64:
+    """One number for each pair: source primitive and corner, and target primitive."""
+    corner = np.argmax(weights, axis=1) if len(weights) else np.empty(0, np.int64)
+    keys: Int64 = (source * 3 + corner) * (1 << 31) + target
+    return keys
+
+
+def _rest_frames(d: Float, axes: Float, least: float) -> tuple[Float, Float]:
+    """Rotations [n, 3, 3] that bring the first axis along d, in the frame; and |d|, or 0.
+
+    The axes of the attachment are rows, in coordinates of the frame whose axes are [n, 3, 3].
+    """
+    count = len(d)
+    length = np.linalg.norm(d, axis=1)
+    good = length > least
+    local = np.einsum("nia,na->ni", axes, d)
+    first = np.where(good[:, None], local / np.where(good, length, 1.0)[:, None], np.eye(3)[0])
+    helper = np.eye(3)[np.argmin(np.abs(first), axis=1)]
+    second = np.cross(helper, first)
+    second /= np.linalg.norm(second, axis=1)[:, None]
+    turn = np.stack((first, second, np.cross(first, second)), axis=1)
+    turn[~good] = np.eye(3)
+    return turn.reshape(count, 3, 3), np.where(good, length, 0.0)

@@ -1,0 +1,403 @@
+"""Collision Constraint: solids stay outside of colliders, and rub against them (paper, 6.3).
+
+Implicit penalties at the contacts that `contact_detection.py` finds, with n the normal, h the step
+and u the collider's velocity:
+
+    C = (separation, t_1 . s, t_2 . s),     s = tangential part of  x - x_start - h u
+
+    normal       T = k separation                 while the contact pushes
+    friction     T = min(k, mu N / |s'|) s        it sticks where that is k
+
+s' is the slide that is expected: the slope is the secant of Coulomb's law, so it is positive and
+friction never pushes a point back. The normal force N is that of the last solve. What is expected
+is at first the motion that Forces and friction would bring, since a step that sees no contact
+falls through the surface by h^2 g, and then what the last solve found: a contact that pushed goes
+on to, and one that sticks by more than mu N breaks loose with T = mu N (primal-dual active set,
+Alart & Curnier 1991). Solves are repeated within a Newton iteration until no contact pulls.
+
+Contacts change in every step, but they couple only the two ends of edges: the matrix has room for
+all of them from the start, so its pattern stays.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.constraints.constraint import Constraint, Elements
+from loki_core.constraints.contact_detection import (
+    Contacts,
+    Sites,
+    detect,
+    find_sites,
+    measure,
+)
+from loki_core.data.accessors import Access, Declaration
+from loki_core.kernels.constraint_assembly import predict_tension, scatter_elements
+from loki_core.objects.body_collider import colliders_of
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Float = NDArray[np.float64]
+Bool = NDArray[np.bool_]
+
+#: Automatic stiffness over that of inertia, m / h^2: a point at rest sinks in by h^2 g over this.
+STIFFENING = 1.0e4
+#: Energy that is added for rounding, over force times distance from the origin.
+ROUNDING = 0.01
+#: Channel: normal force [N], tension of what sticks [N, three], and age up to `OLD` steps.
+MEMORY = "contact"
+OLD = 2.0
+LEAVES = 4.0  # times the depth at rest: above the surface by more, a contact is over
+
+
+class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
+    """Let the Colliders of the Group stop the solids in it."""
+
+    stiffness: float | None = parameter(
+        None,
+        unit="N/m",
+        minimum=0.0,
+        doc="Force of a contact over its depth; none suits mass and step.",
+    )
+    friction_coefficient: float = parameter(
+        0.3,
+        minimum=0.0,
+        varies="vertex",
+        doc="Largest friction over the normal force (Coulomb's law).",
+    )
+    thickness: float = parameter(
+        0.0, unit="m", minimum=0.0, doc="Distance that is kept beyond the solid's own radius."
+    )
+    edge_samples: int = parameter(
+        1, minimum=0, maximum=64, doc="Points of every edge at which contacts are looked for."
+    )
+    passes: int = parameter(
+        4,
+        minimum=0,
+        maximum=100,
+        doc="Most times that a solve is repeated because contacts let go, begin or break loose.",
+    )
+
+
+class CollisionAction(Constraint, behavior=CollisionConstraint):
+    """Adds contact forces and their stiffness.
+
+    Attributes:
+        sites: Where contacts may be.
+        contacts: Where they are looked at in this step.
+        active: Which of them push, shape [n].
+        normal_force: Of each [N], shape [n].
+
+    A vertex and the points of its edges share what presses on it; before the first solve tells how,
+    they do so evenly.
+    """
+
+    components = 3
+    has_damping = False
+    has_friction = False  # of Dahl's kind
+
+    sites: Sites
+    contacts: Contacts
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        target.particles.add_channel(MEMORY, np.float64, (5,))
+        samples = int(behavior.edge_samples)
+        if samples and "edges" in target.data:
+            target.data["edges"].add_channel(MEMORY, np.float64, (samples, 5))
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Solids have what contacts act on."""
+        return super().acts_on(item)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """A repeated solve writes what solves write: memories and tensions."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name != "correct":
+            return stage, declaration
+        data = self.target.data
+        written = [f"{place}.{MEMORY}" for place in data if MEMORY in data[place].channels]
+        for one in self.target.system.constraints:
+            if one.target is self.target and one.has_hessian and not one.joins_bodies:
+                written.append(f"edges.{one.tension_name}")
+        return stage, replace(declaration, writes=tuple(written))
+
+    # -- elements --------------------------------------------------------------------------
+
+    def find_elements(self) -> Elements:
+        """All edges: whatever a contact may couple."""
+        solid = self.target
+        if "edges" not in solid.data:
+            runs = np.zeros(len(solid.body_start), np.int64)
+            return Elements(runs, np.zeros((0, 6), np.int32), "particles", np.zeros(0, np.int64))
+        ends = solid.particle_dof[solid.edge_vertices]
+        dofs = solid.first_dof + ends[:, :, None] + np.arange(3)
+        count = len(ends)
+        dofs = dofs.reshape(count, 6).astype(np.int32)
+        return Elements(solid.edge_offsets, dofs, "edges", np.arange(count))
+
+    @task(Stage.EMIT_CONSTRAINTS)
+    def emit(self, access: Access, step: Step) -> None:
+        """Find where contacts may be, where bodies changed."""
+        if self.elements_version == self.target.system.version:
+            return
+        self.elements = self.find_elements()
+        self.elements_version = self.target.system.version
+        self.sites = find_sites(self.target, int(self.behavior.edge_samples))
+
+    def _thickness(self) -> Float:
+        """Distance that vertices keep [m]."""
+        whole: Float = self.target.particles.local("radius") + float(self.settings.thickness)
+        return whole
+
+    @task(Stage.INGEST)
+    def prepare(self, access: Access, step: Step) -> None:
+        """Tell colliders how far contacts reach."""
+        reach = float(np.max(self._thickness(), initial=0.0))
+        for collider in colliders_of(self.target):
+            collider.need(reach)
+
+    # -- detection -------------------------------------------------------------------------
+
+    @task(
+        Stage.DETECT_CONTACTS,
+        reads=("particles.position", "particles.start_position", "particles.pinned"),
+    )
+    def find_contacts(self, access: Access, step: Step) -> None:
+        """Find the points that may touch a collider in this step."""
+        sites, colliders = self.sites, colliders_of(self.target)
+        # An edge that leaves what holds it, such as a hair's root, may begin inside.
+        held = access["particles.pinned"][sites.carriers].any(axis=1)
+        free = np.flatnonzero(~held)
+        position = sites.blend(free, access["particles.position"])
+        self._start = sites.blend(free, access["particles.start_position"])
+        thickness = sites.blend(free, self._thickness())
+        found = detect(colliders, position, self._start, thickness)
+        self._start = self._start[found.site]
+        found.site = free[found.site]
+        self.contacts = found
+        self._prepare_contacts(step.dt)
+
+    def _prepare_contacts(self, dt: float) -> None:
+        solid, sites, site = self.target, self.sites, self.contacts.site
+        n = len(site)
+        self._dt = dt
+        bodies = len(solid.body_start) - 1
+        self._runs = np.searchsorted(sites.body[site], np.arange(bodies + 1)).astype(np.int64)
+        first = solid.first_dof + solid.particle_dof[sites.carriers[site]]
+        self._dofs = (first[:, :, None] + np.arange(3)).reshape(n, 6).astype(np.int32)
+        self._mass = sites.blend(site, solid.particles.local("mass"))
+        self._share = self._mass / (1.0 + float(sites.place.max(initial=-1) + 1))
+        given = self.settings.stiffness
+        inertia = self._mass / dt**2
+        self.k = STIFFENING * inertia if given is None else np.full(n, float(given))
+        values, step = self.resolve("friction_coefficient", np.float64)
+        whole = values if step else np.full(solid.particles.count, values[0])
+        self._mu = sites.blend(site, whole)
+        self.value, self.tension, self.slope = (np.zeros((n, 3)) for _ in range(3))
+        self.gradient = np.zeros((n, 3, 6))
+        self._axes = np.zeros((n, 3, 3))
+        self.active = np.zeros(n, bool)
+        memory = self._recall()
+        self.normal_force, self._sticking = memory[:, 0].copy(), memory[:, 1:4].copy()
+        self._age = memory[:, 4].copy()
+
+    def _recall(self) -> Float:
+        """Normal force and sticking tension that the last step's contacts had, [n, 5]."""
+        sites, site, data = self.sites, self.contacts.site, self.target.data
+        memory = np.zeros((len(site), 5))
+        row, place = sites.row[site], sites.place[site]
+        at_vertex = place < 0
+        memory[at_vertex] = data["particles"].local(MEMORY)[row[at_vertex]]
+        if not np.all(at_vertex):
+            memory[~at_vertex] = data["edges"].local(MEMORY)[row[~at_vertex], place[~at_vertex]]
+        return memory
+
+    def _keep(self) -> None:
+        """Write what the next step should know."""
+        sites, site, data = self.sites, self.contacts.site, self.target.data
+        age = np.where(self.normal_force > 0.0, np.minimum(self._age + 1.0, OLD), 0.0)
+        memory = np.column_stack((self.normal_force, self._sticking, age))
+        row, place = sites.row[site], sites.place[site]
+        at_vertex = place < 0
+        data["particles"].local(MEMORY)[:] = 0.0
+        data["particles"].local(MEMORY)[row[at_vertex]] = memory[at_vertex]
+        if "edges" in data and MEMORY in data["edges"].channels:
+            data["edges"].local(MEMORY)[:] = 0.0
+            data["edges"].local(MEMORY)[row[~at_vertex], place[~at_vertex]] = memory[~at_vertex]
+
+    # -- response --------------------------------------------------------------------------
+
+    @task(
+        Stage.EVALUATE_CONSTRAINTS,
+        reads=("particles.position", "particles.force", "particles.mass"),
+    )
+    def accumulate(self, access: Access, step: Step) -> None:
+        """Add contact forces and stiffness to the joint system."""
+        contacts, site = self.contacts, self.contacts.site
+        if contacts.count:
+            position = self.sites.blend(site, access["particles.position"])
+            measure(colliders_of(self.target), contacts, position, self._start)
+            slide = self._slide(position, step.dt)
+            self._position = position
+            if step.newton == 0:
+                pull = self.sites.blend(site, access["particles.force"]) / self._mass[:, None]
+                self._expect(slide, step.dt**2 * pull)
+            else:
+                self._reconsider(slide)
+            self._gap, self._slid = contacts.separation, slide
+            self._respond_to()
+        self._scatter(1.0)
+
+    def _scatter(self, sign: float) -> None:
+        """Add what contacts do to the joint system, or take it back."""
+        system = self.target.system
+        scatter_elements(
+            self._runs, self._dofs, self.gradient, sign * self.tension, sign * self.slope,
+            system.fixed, system.row, system.rhs, system.values,
+        )  # fmt: skip
+
+    def _slide(self, position: Float, dt: float) -> Float:
+        """Motion across the normal, relative to the collider, since the start of the step."""
+        normal = self.contacts.normal
+        moved = position - self._start - dt * self.contacts.velocity
+        along = np.einsum("na,na->n", normal, moved)
+        across: Float = moved - along[:, None] * normal
+        return across
+
+    def _expect(self, slide: Float, fall: Float) -> None:
+        """Which contacts will push and how they slide, if Forces move points by `fall`."""
+        normal, gap = self.contacts.normal, self.contacts.separation
+        down = np.einsum("na,na->n", normal, fall)
+        per_force = self._dt**2 / self._mass
+        depth = np.maximum(-(gap + down), 0.0)
+        # A contact at rest leaves its depth by rounding; it is not to fall anew for that.
+        self.active = gap + np.minimum(down, 0.0) < LEAVES * self.normal_force / self.k
+        # The force of an impact ends with it.
+        former = np.where(self._age < OLD, 0.0, self.normal_force * per_force)
+        self._pressure = np.where(
+            former > 0.0, self.normal_force, depth * self._share / self._dt**2
+        )
+        across = slide + fall - down[:, None] * normal
+        # What is left of the slide when friction has acted: nothing, if that holds the point.
+        left = np.linalg.norm(across, axis=1) - self._mu * np.maximum(depth, former)
+        self._hold(left)
+
+    def _reconsider(self, slide: Float) -> None:
+        """Which contacts push and how they slide, after what the last solve found."""
+        gap = self.contacts.separation
+        self.active = (self.active & (self.normal_force > 0.0)) | (gap < 0.0)
+        fresh = self._share / self._dt**2 * np.maximum(-gap, 0.0)
+        found = np.where(self.normal_force > 0.0, self.normal_force, fresh)
+        self._pressure = 0.5 * (self._pressure + found)  # else impacts would ring on
+        self._hold(np.linalg.norm(slide, axis=1))
+
+    def _hold(self, size: Float) -> None:
+        """Slope of friction for slides of this size; negative sizes stick."""
+        self._limit = np.where(self.active, self._mu * self._pressure, 0.0)
+        most = np.where(self.active & (self._mu > 0.0), self.k, 0.0)
+        self._grip = np.minimum(self._limit / np.maximum(size, 1e-300), most)
+        held = np.linalg.norm(self._sticking, axis=1)
+        self._breaks = self.active & (held > self._limit * (1.0 + 1e-6))
+
+    def _respond_to(self) -> None:
+        """Fill C, its gradient, tension and slope."""
+        normal, weights = self.contacts.normal, self.sites.weights[self.contacts.site]
+        self._first = first = _across(normal, self._sticking)
+        axes = self._axes
+        axes[:, 0], axes[:, 1], axes[:, 2] = normal, first, np.cross(normal, first)
+        self.gradient[:, :, :3] = weights[:, None, None, 0] * axes
+        self.gradient[:, :, 3:] = weights[:, None, None, 1] * axes
+        self.value[:, 0] = np.where(self.active, self._gap, 0.0)
+        self.value[:, 1:] = np.einsum("nma,na->nm", axes[:, 1:], self._slid)
+        self.slope[:, 0] = np.where(self.active, self.k, 0.0)
+        self.slope[:, 1:] = np.where(self._breaks, 0.0, self._grip)[:, None]
+        self.tension[:] = self.slope * self.value
+        self.tension[self._breaks, 1] = self._limit[self._breaks]
+        self._before = self.value.copy()
+
+    def take_solution(self, change: Float) -> None:
+        """Keep the forces and places that the solve found."""
+        if self.contacts.count:
+            solved = np.empty_like(self.tension)
+            predict_tension(self._dofs, self.gradient, self.tension, self.slope, change, solved)
+            self.normal_force = np.where(self.active, np.maximum(-solved[:, 0], 0.0), 0.0)
+            self._pulls = self.active & (solved[:, 0] > 0.0)
+            sticks = self.active & ~self._breaks & (self._grip >= self.k)
+            force = np.einsum("nm,nma->na", solved[:, 1:], self._axes[:, 1:])
+            self._sticking = np.where(sticks[:, None], force, 0.0)
+            moved = np.einsum("nmd,nd->nm", self.gradient, change[self._dofs])
+            self._gap_after = self._gap + moved[:, 0]
+            self._slid_after = self._slid + np.einsum("nm,nma->na", moved[:, 1:], self._axes[:, 1:])
+        self._keep()
+
+    @task(Stage.RESPOND_TO_CONTACTS)
+    def correct(self, access: Access, step: Step) -> None:
+        """Solve again while contacts pull, or begin, or stick by more than friction can hold."""
+        system = self.target.system
+        for _ in range(int(self.settings.passes)):
+            if not system.comm.any(self._is_wrong()):
+                break
+            self._scatter(-1.0)
+            if self.contacts.count:
+                self._revise()
+            self._scatter(1.0)
+            system.solve(access, step)
+        self._keep()
+
+    def _is_wrong(self) -> bool:
+        if self.contacts.count == 0:
+            return False
+        enters = ~self.active & (self._gap_after < 0.0)
+        held = np.linalg.norm(self._sticking, axis=1)
+        breaks = held > self._mu * self.normal_force * (1.0 + 1e-3)
+        return bool(np.any(self._pulls | enters | breaks))
+
+    def _revise(self) -> None:
+        """Let go what pulls, hold what enters; friction goes by the forces of the last solve."""
+        self.active = (self.active & ~self._pulls) | (~self.active & (self._gap_after < 0.0))
+        fresh = self._share / self._dt**2 * np.maximum(-self._gap_after, 0.0)
+        self._pressure = np.where(self.normal_force > 0.0, self.normal_force, fresh)
+        size = np.linalg.norm(self._slid_after, axis=1)
+        back = np.einsum("na,na->n", self._slid_after, self._first) < 0.0
+        self._hold(np.where(self._breaks & back, 0.0, size))
+        self._respond_to()
+
+    def energies(self, dt: float) -> Float:
+        """Energy of contacts and work of friction, as the last evaluation saw them.
+
+        What pushes, and which way, stays so within a Newton step; the next one asks again.
+        """
+        contacts = self.contacts
+        if contacts.count == 0:
+            return np.zeros(0)
+        position = self.sites.blend(contacts.site, self.target.particles.local("position"))
+        moved = position - self._position
+        value = self._before + np.einsum("nma,na->nm", self._axes, moved)
+        energy: Float = 0.5 * np.einsum("nm,nm,nm->n", self.slope, value, value)
+        energy[self._breaks] += (self._limit * value[:, 1])[self._breaks]
+        # A constant, by which a line search knows how far rounding of places may change the rest.
+        size = np.abs(self._position).sum(axis=1)
+        energy += ROUNDING * np.abs(self.tension).sum(axis=1) * size
+        return energy
+
+
+def _across(normal: Float, wanted: Float) -> Float:
+    """Unit vectors across normals [n, 3], along the wanted ones where those have such a part."""
+    across = wanted - np.einsum("na,na->n", normal, wanted)[:, None] * normal
+    size = np.linalg.norm(across, axis=1)
+    # Where nothing is wanted: the axis that the normal is farthest from.
+    axis = np.eye(3)[np.argmin(np.abs(normal), axis=1)]
+    other = axis - np.einsum("na,na->n", normal, axis)[:, None] * normal
+    other /= np.maximum(np.linalg.norm(other, axis=1), 1e-30)[:, None]
+    good = size > 1e-9 * np.maximum(np.linalg.norm(wanted, axis=1), 1e-300)
+    found: Float = np.where(good[:, None], across / np.maximum(size, 1e-300)[:, None], other)
+    return found

@@ -1,0 +1,197 @@
+"""Joining Constraint: a Constraint whose elements reach over several bodies, on any ranks.
+
+Elements are known by numbers that all ranks agree on, and each rank evaluates those that touch its
+bodies. Forces and matrices are summed by `objects/couplings.py`. What an element remembers between
+steps is kept in arrays over all elements, alike on every rank, so bodies may change ranks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.constraints.constraint import Constraint, Elements, Float
+from loki_core.data.accessors import Access
+from loki_core.kernels.constraint_assembly import element_energies, predict_tension, respond
+from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
+from loki_core.objects.couplings import CoupledElements
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, Task, task
+
+Int64 = NDArray[np.int64]
+
+
+class JoiningConstraint(Constraint):
+    """Base of Constraints between bodies.
+
+    Class attributes, set by the author:
+        rubbing: How many components, the first ones, may have friction; they have one unit.
+
+    Attributes:
+        global_dofs: Unknowns of this rank's elements, in the numbering of all ranks, [n, d].
+        numbers: Which of all elements they are, [n].
+        is_owner: Which of them this rank counts where all ranks add up, [n].
+        coupled: Where they enter the joint system; the system sets it.
+        emission: Changes when other elements are emitted.
+        all_tension, all_friction: Of all elements, after the last step, [count, components].
+    """
+
+    joins_bodies: ClassVar[bool] = True
+    rubbing: ClassVar[int] = 1
+
+    global_dofs: Int64
+    numbers: Int64
+    is_owner: NDArray[np.bool_]
+    coupled: CoupledElements
+    emission = 0
+    _renewed_for: tuple[int, int] = (-1, -1)
+
+    def __init__(self, behavior: object, target: object) -> None:
+        super().__init__(behavior, target)
+        self.forget(0)
+
+    def forget(self, count: int) -> None:
+        """Begin anew with this many elements, without memory."""
+        self.all_tension = np.zeros((count, self.components))
+        self.all_friction = np.zeros((count, self.rubbing))
+
+    # -- the author's part -----------------------------------------------------------------
+
+    def begin_step(self, step: Step) -> None:
+        """Emit elements where that is due, from the state at the step's start. Collective."""
+
+    def end_step(self, step: Step) -> None:
+        """What is prescribed goes to the step's end."""
+
+    def geometric_stiffness(self, tension: Float) -> tuple[Float, Float] | None:
+        """Rows g [n, r, d] and weights s >= 0 [n, r] of g^T s g, the stiffness under tension."""
+        return None
+
+    # -- the Tasks -------------------------------------------------------------------------
+
+    @task(Stage.EMIT_CONSTRAINTS)
+    def emit(self, access: Access, step: Step) -> None:
+        """Find the elements, and their values at the start of the step."""
+        self.begin_step(step)
+        wanted = (self.target.system.version, self.emission)
+        if wanted != self._renewed_for:
+            self._renewed_for = wanted
+            self._renew_elements()
+        self.k, self.k_step = self.stiffness()
+        if self.has_damping:
+            self.evaluate_only(self.start)
+        else:
+            self.start[:] = 0.0
+        self.end_step(step)
+
+    def _renew_elements(self) -> None:
+        version = self.elements_version + 1
+        super()._renew_elements()
+        self.elements_version = version
+        n, d = self.global_dofs.shape
+        self._forces, self._matrices = np.zeros((n, d)), np.zeros((n, d, d))
+        self._solved = self.all_tension[self.numbers]
+
+    def find_elements(self) -> Elements:
+        """Set `numbers`, `global_dofs` and `is_owner` by `find_joined`. Collective."""
+        self.find_joined()
+        none = np.zeros(1, np.int64)
+        return Elements(none, self.global_dofs.astype(np.int32), "", np.arange(len(self.numbers)))
+
+    def find_joined(self) -> None:
+        """Find the elements that touch this rank's bodies. Collective."""
+        raise NotImplementedError
+
+    @task(Stage.EVALUATE_CONSTRAINTS)
+    def accumulate(self, access: Access, step: Step) -> None:
+        """Add forces and stiffness to the joint system."""
+        self.evaluate(self.value, self.gradient)
+        self._respond(step.dt)
+        element_forces(self.gradient, self.tension, self._forces)
+        self._matrices[:] = 0.0
+        add_element_stiffness(self.gradient, self.slope, self._matrices)
+        geometric = self.geometric_stiffness(self._solved)
+        if geometric is not None:
+            add_element_stiffness(*geometric, self._matrices)
+        system = self.target.system
+        self.coupled.add(
+            self._forces, self._matrices, system.fixed_with_ghosts, system.rhs, system.values,
+            system.couplings.rows[2],
+        )  # fmt: skip
+
+    def take_solution(self, change: Float) -> None:
+        """Keep the tension to first order after a correction. Collective."""
+        extended = self.target.system.with_ghosts(change)
+        predict_tension(
+            self.coupled.dofs, self.gradient, self.tension, self.slope, extended, self._solved
+        )
+
+    def energies(self, dt: float) -> Float:
+        """What each element of this rank stores and will dissipate in the step [J]. Collective."""
+        self.evaluate_only(self.value)
+        energy, work = (np.empty(self.elements.count) for _ in range(2))
+        element_energies(
+            self.value, self.start, self.k, self.k_step, *self._without_friction(), dt, energy
+        )
+        if self.has_friction:
+            value, start = self._rubbing_part(self.value), self._rubbing_part(self.start)
+            element_energies(value, start, *self._friction_alone(), dt, work)
+            energy += work
+        return energy[self.is_owner]
+
+    def _respond(self, dt: float) -> Float:
+        """Tension and slope; friction is that of the first components."""
+        respond(
+            self.value, self.start, self.k, self.k_step, *self._without_friction(), dt,
+            self.tension, self.slope, np.zeros((1, self.components)),
+        )  # fmt: skip
+        if not self.has_friction:
+            return np.zeros((0, self.rubbing))
+        value, start = self._rubbing_part(self.value), self._rubbing_part(self.start)
+        tension, slope, friction = (np.empty_like(value) for _ in range(3))
+        respond(value, start, *self._friction_alone(), dt, tension, slope, friction)
+        self.tension[:, : self.rubbing] += tension
+        self.slope[:, : self.rubbing] += slope
+        return friction
+
+    def _without_friction(self) -> tuple[Any, ...]:
+        """Arguments of the kernels after the stiffness."""
+        zero = np.zeros(1)
+        relaxation = np.array([float(self.settings.damping_time)])
+        return relaxation, 0, np.zeros((1, self.components)), zero, 0, zero, 0, 0
+
+    def _friction_alone(self) -> tuple[Any, ...]:
+        """Arguments of the kernels from the stiffness on."""
+        limit = np.array([float(self.settings.friction)])
+        sigma = np.array([float(self.settings.friction_stiffness)])
+        memory = self.all_friction[self.numbers]
+        return np.zeros((1, self.rubbing)), 0, np.zeros(1), 0, memory, limit, 0, sigma, 0, 1
+
+    def _rubbing_part(self, values: Float) -> Float:
+        return np.ascontiguousarray(values[:, : self.rubbing])
+
+    def tasks(self) -> Iterator[Task]:
+        """Tension is always remembered."""
+        yield from super(Constraint, self).tasks()
+
+    @task(Stage.MOVE_PARTICLES)
+    def remember(self, access: Access, step: Step) -> None:
+        """Keep tension and friction at the end of the step."""
+        kept = [self._solved]
+        if self.has_friction:
+            self.evaluate_only(self.value)
+            kept.append(self._respond(step.dt))
+        numbers, rows = self._shared(np.concatenate(kept, axis=1))
+        self.all_tension[numbers] = rows[:, : self.components]
+        if self.has_friction:
+            self.all_friction[numbers] = rows[:, self.components :]
+
+    def _shared(self, rows: Float) -> tuple[Int64, Float]:
+        """Rows [n, c] of all ranks' elements, each once, and their numbers. Collective."""
+        comm, mine = self.target.scope.domain.comm, self.is_owner
+        numbers = np.concatenate(comm.all_gather(np.ascontiguousarray(self.numbers[mine])))
+        flat = np.concatenate(comm.all_gather(np.ascontiguousarray(rows[mine]).reshape(-1)))
+        return numbers, flat.reshape(-1, rows.shape[1])

@@ -1,0 +1,150 @@
+"""Body Collider: the Signed Distance of a collider around the bodies of one solid.
+
+Bodies are owned whole, wherever in space they are, while fields are stored by Bucket. The mesh of a
+collider is whole on every rank, and what a Bucket holds depends on the mesh alone: so every rank
+measures the Buckets around its own bodies by itself, and samples need no other rank.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.accessors import Access
+from loki_core.data.grid_domain import GridDomain
+from loki_core.objects.collider import ColliderField
+from loki_core.objects.object import Scope
+from loki_core.objects.signed_distance import SignedDistance
+from loki_core.operators.operator import Operator
+from loki_core.parallel.comm import SERIAL
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Float = NDArray[np.float64]
+
+#: Voxels on either side of the surface in which the distance is known.
+BAND = 6.0
+LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
+
+
+class BodyCollider(Operator):
+    """A collider as one solid meets it.
+
+    Attributes:
+        reach: Distance from the surface at which contacts may begin [m]; whoever asks sets it.
+        is_used: Whether anything asks.
+    """
+
+    def __init__(self, behavior: Any, target: Any, scope: Scope) -> None:
+        super().__init__(behavior, target)
+        self.reach = 0.0
+        self.is_used = False
+        self._scope = scope
+        self._mesh: _LocalField | None = None
+        colliders_of(target).append(self)
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Bodies meet colliders by contacts."""
+        return hasattr(item, "fill_fixed")
+
+    def need(self, reach: float) -> None:
+        """Ask for distances up to this one [m]."""
+        self.is_used = True
+        self.reach = max(self.reach, reach)
+
+    @property
+    def field(self) -> SignedDistance:
+        """Distance and velocity of the solid's surface around the bodies of this rank."""
+        assert self._mesh is not None
+        return self._mesh.field
+
+    def _local(self) -> _LocalField:
+        if self._mesh is None:
+            scope = replace(self._scope, domain=alone(self.target.scope.domain))
+            self._mesh = _LocalField(self.behavior, scope, targets=[self.target])
+        mesh, domain = self._mesh, self.target.scope.domain
+        mesh.scope.inputs = self.target.scope.inputs
+        mesh.scope.domain.origin = domain.origin  # a restart may have moved it
+        mesh.settings = self.settings
+        mesh.path = self.path
+        return mesh
+
+    @task(Stage.INGEST)
+    def take_mesh(self, access: Access, step: Step) -> None:
+        """Keep the mesh of the start frame, from which the motion begins."""
+        self._local().take_mesh(self.target.scope.settings.start_frame)
+
+    @task(Stage.UPDATE_COLLIDERS, reads=("particles.position",))
+    def measure(self, access: Access, step: Step) -> None:
+        """Measure the distance to the mesh at the end of the substep."""
+        mesh = self._local()
+        if self.is_used:
+            mesh.widen(self.reach)
+            mesh.dt = step.dt
+            mesh.update_field(access, step)
+        else:
+            mesh.take_mesh(step.frame)
+
+    def state(self) -> dict[str, Any]:
+        return self._local().state()
+
+    def restore(self, state: dict[str, Any]) -> None:
+        if state:
+            self._local().restore(state)
+
+
+class _LocalField(ColliderField):
+    """A collider's field on this rank alone, around the Buckets that points are in.
+
+    Attributes:
+        dt: Length of the substep [s], in which points move on.
+    """
+
+    dt = 0.0
+
+    def take_mesh(self, frame: int) -> None:
+        self._take_stream(frame)
+
+    def widen(self, reach: float) -> None:
+        """Let the distance be known well beyond this one, from the next measure on."""
+        wanted = max(BAND * self.field.voxel_size, 2.0 * reach)
+        if self.field.band < 0.999 * wanted:
+            self.field = replace(self.field, band=wanted)
+            self._built = None
+
+    def _layout(self) -> tuple[Any, ...]:
+        return (self._buckets_of_targets().tobytes(),)
+
+    def _buckets_of_targets(self) -> NDArray[np.int32]:
+        """Buckets on the ways of all points in this substep."""
+        parts = [np.empty((0, 3), np.int32)]
+        for item in self.targets:
+            parts.append(item.occupied_buckets())
+            position = item.particles.local("position")
+            way = self.dt * item.particles.local("velocity")
+            domain = self.scope.domain
+            longest = float(np.abs(way).max(initial=0.0)) / domain.bucket_size
+            count = min(int(np.ceil(longest)), LONGEST_WAY)
+            for number in range(count):
+                places = position + (number + 1.0) / count * way
+                parts.append(domain.bucket_coordinates(places, label=item.path))
+        return np.unique(np.concatenate(parts), axis=0).astype(np.int32)
+
+
+def colliders_of(target: Any) -> list[BodyCollider]:
+    """The colliders that a solid meets; they enter themselves."""
+    found: list[BodyCollider] = target.__dict__.setdefault("body_colliders", [])
+    return found
+
+
+def alone(domain: GridDomain) -> GridDomain:
+    """The same map of space, as one rank has it that owns all."""
+    own = copy.copy(domain)
+    own.comm = SERIAL
+    own.cuts = own._even_cuts()
+    return own

@@ -1,0 +1,396 @@
+"""Rest Problem: which rest parameters make the forces on a solid vanish (paper, 6.3).
+
+All Constraints that offer rest parameters p have dC/dp = -1, so with the load g of everything else
+
+    f(x, p) = g - G^T k C,     df/dp = G^T k,     K = G^T k G
+
+The sag-free problem  min |f|^2 + regularisation  has, in the norm of the energy of the change, a
+solution that costs one solve with the solid's own matrix:
+
+    (K + w^2 M) y = f,     p <- p - G y
+
+y is by how much the solid would sag, and p takes the strain of it back. Where the parameters are as
+many as the unknowns the forces vanish; where they are more, the change of least energy is found;
+modes slower than the rate w, such as the free fall of what nothing holds, are left alone. k may
+depend on p (a rest length divides it), hence a few Gauss-Newton iterations.
+
+An equilibrium moves with p as  dx/dp = -[df/dx]^-1 df/dp  (implicit function theorem).
+
+The state of the solid is borrowed and given back by `undisturbed`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.constraints.constraint import Constraint, Elements
+from loki_core.constraints.stretching import EdgeConstraint
+from loki_core.data.accessors import Declaration
+from loki_core.errors import DivergenceError, SetupError, did_you_mean
+from loki_core.kernels.constraint_assembly import (
+    close_fixed,
+    scatter_elements,
+    scatter_forces,
+    scatter_matrices,
+)
+from loki_core.kernels.skyline import factor_bodies, solve_bodies
+
+Float = NDArray[np.float64]
+
+#: Rest lengths stay above this part of the length that an edge has.
+SHORTEST_REST = 0.05
+#: Forces below this part of the load count as none.
+BALANCED = 1.0e-10
+#: Factors of ten by which the regularisation grows before a matrix is given up.
+LOOSENINGS = 24
+HALVINGS = 30
+
+
+@dataclass
+class RestTerm:
+    """A Constraint in the problem, at the state of its last evaluation.
+
+    Attributes:
+        constraint: The Constraint.
+        adjustable: Whether its rest parameters may change.
+        value, gradient, k: C [n, m], dC/dx [n, m, d], stiffness [n, m].
+        held: Parameters that have met their bound, shape [n, m].
+    """
+
+    constraint: Any
+    elements: Elements
+    adjustable: bool
+    value: Float
+    gradient: Float
+    k: Float
+    held: NDArray[np.bool_]
+
+
+class RestProblem:
+    """Forces, matrices and rest parameters of one solid, in the numbering of the joint system.
+
+    Args:
+        target: The solid.
+        load: What all else does to its unknowns [N, N m], shape [size of the joint system].
+        regularization: Rate w of the slowest mode that is balanced [1/s].
+        names: Behaviors whose rest parameters may change; all that have some if empty.
+    """
+
+    def __init__(
+        self, target: Any, load: Float, *, regularization: float, names: Sequence[str] = ()
+    ) -> None:
+        self.target, self.system, self.load = target, target.system, load
+        self.regularization = regularization
+        self.own = np.arange(target.first_dof, target.first_dof + int(target.body_start[-1]))
+        fixed = np.ones(self.system.size, np.uint8)
+        fixed[self.own] = self.system.fixed[self.own]
+        self.fixed = fixed
+        self.load = np.where(fixed == 1, 0.0, load)
+        self.mass = self._mass()
+        self.terms = [self._term(one, names) for one in adjustable_constraints(target)]
+
+    def _mass(self) -> Float:
+        target, mass = self.target, np.zeros(self.system.size)
+        first = target.first_dof + target.particle_dof
+        for axis in range(3):
+            mass[first + axis] = target.particles.local("mass")
+        if hasattr(target, "edge_dof"):
+            mass[target.first_dof + target.edge_dof] = target.edges.local("inertia")
+        return mass
+
+    def _term(self, constraint: Any, names: Sequence[str]) -> RestTerm:
+        elements = constraint.find_elements()
+        n, m, d = elements.count, constraint.components, elements.dofs.shape[1]
+        behavior = constraint.behavior
+        adjustable = not names or type(behavior).__name__ in names or behavior.name in names
+        return RestTerm(
+            constraint, elements, adjustable, np.zeros((n, m)), np.zeros((n, m, d)),
+            np.zeros((n, m)), np.zeros((n, m), bool),
+        )  # fmt: skip
+
+    # -- forces and matrices ---------------------------------------------------------------
+
+    def force(self) -> Float:
+        """Force on every free unknown at the present state and rest parameters, [size]."""
+        total = self.load.copy()
+        for term in self.terms:
+            term.constraint.evaluate(term.value, term.gradient)
+            k, _ = term.constraint.stiffness()
+            term.k = np.broadcast_to(k, term.value.shape)
+            scatter_forces(
+                term.elements.runs, term.elements.dofs, term.gradient, term.k * term.value,
+                self.fixed, total,
+            )  # fmt: skip
+        return total
+
+    def potential(self) -> float:
+        """Energy of the Constraints [J] at the present state, without the load's."""
+        total = 0.0
+        for term in self.terms:
+            term.constraint.evaluate_only(term.value)
+            total += 0.5 * float(np.sum(term.k * term.value**2))
+        return total
+
+    def matrix(self, *, adjustable_only: bool = False, geometric: bool = False) -> Float:
+        """Entries of K in the system's envelope, after `force`."""
+        system = self.system
+        values: Float = np.zeros(len(system.values))
+        nothing = np.zeros(system.size)
+        for term in self.terms:
+            if adjustable_only and not term.adjustable:
+                continue
+            free = ~term.held if adjustable_only else np.ones_like(term.held)
+            scatter_elements(
+                term.elements.runs, term.elements.dofs, term.gradient, np.zeros_like(term.value),
+                term.k * free, self.fixed, system.row, nothing, values,
+            )  # fmt: skip
+            if geometric and term.constraint.has_hessian:
+                width = term.elements.dofs.shape[1]
+                second = np.zeros((term.elements.count, width, width))
+                term.constraint.hessian(second)
+                scatter_matrices(
+                    term.elements.runs, term.elements.dofs, second, term.k * term.value,
+                    self.fixed, system.row, values,
+                )  # fmt: skip
+        return values
+
+    def solver(self, values: Float) -> Callable[[Float], Float]:
+        """Factorise K + w^2 M; w grows where that is not positive within rounding."""
+        system = self.system
+        diagonal = system.row + np.arange(system.size)
+        factors, failed = np.empty_like(values), np.empty(len(system.body_start) - 1, np.int64)
+        rate = max(self.regularization, 1e-12)
+        for _ in range(LOOSENINGS):
+            whole = values.copy()
+            whole[diagonal] += rate**2 * self.mass
+            close_fixed(self.fixed, system.row, np.zeros(system.size), whole)
+            factor_bodies(whole, system.row, system.first, system.body_start, factors, failed)
+            if np.all(failed < 0):
+                break
+            rate *= 10.0
+        else:
+            raise DivergenceError(f"{self.target.path}: the stiffness at the start is not finite")
+
+        def solve(force: Float) -> Float:
+            found = np.empty(system.size)
+            solve_bodies(factors, system.row, system.first, system.body_start, force, found)
+            return found
+
+        return solve
+
+    # -- the sag-free problem --------------------------------------------------------------
+
+    def balance(self, iterations: int = 8) -> tuple[float, float]:
+        """Change rest parameters until forces vanish; largest force before and after [N]."""
+        force = self.force()
+        before = after = self.largest(force)
+        for _ in range(iterations):
+            if after <= BALANCED * self.largest(self.load):
+                break
+            # Each iteration's regularisation acts on what is left, so what can be balanced is.
+            y = self.solver(self.matrix(adjustable_only=True))(force)
+            for term in self.terms:
+                if term.adjustable:
+                    self._take_back(term, y)
+            force = self.force()
+            after = self.largest(force)
+        return before, after
+
+    def _take_back(self, term: RestTerm, y: Float) -> None:
+        """Take the strain of displacements y out of the rest parameters, within bounds."""
+        change = -np.einsum("nmd,nd->nm", term.gradient, y[term.elements.dofs])
+        change[term.held] = 0.0
+        wanted = term.constraint.rest_parameters() + change
+        if isinstance(term.constraint, EdgeConstraint):
+            shortest = SHORTEST_REST * self.target.edges.local("length")[:, None]
+            term.held |= wanted < shortest
+            wanted = np.maximum(wanted, shortest)
+        term.constraint.set_rest_parameters(wanted)
+
+    def largest(self, force: Float) -> float:
+        """Largest force on a point [N]; moments on edges are not looked at."""
+        first = self.target.first_dof + self.target.particle_dof
+        return float(np.max(np.abs(force[first[:, None] + np.arange(3)]), initial=0.0))
+
+    # -- equilibria ------------------------------------------------------------------------
+
+    def settle(self, iterations: int = 100) -> float:
+        """Move the solid to its equilibrium under the load; returns the largest force left [N]."""
+        limit = max(BALANCED * self.largest(self.load), 1e-300)
+        force = self.force()
+        for _ in range(iterations):
+            if self.largest(force) <= limit:
+                break
+            change = self.solver(self.matrix(geometric=True))(force)
+            change[self.fixed == 1] = 0.0
+            if not self._move_down(change):
+                break
+            force = self.force()
+        return self.largest(force)
+
+    def _move_down(self, change: Float) -> bool:
+        """Move along a Newton direction as far as the potential falls; False where it does not."""
+        start, work = self.potential(), float(self.load @ change)
+        fraction = 1.0
+        self.displace(change)
+        for _ in range(HALVINGS):
+            if self.potential() - fraction * work < start:
+                return True
+            self.displace(-0.5 * fraction * change)
+            fraction *= 0.5
+        self.displace(-fraction * change)
+        return False
+
+    def displace(self, change: Float) -> None:
+        """Move the solid by a displacement of all unknowns [size]; its velocity is not kept."""
+        self.target.displace(np.ascontiguousarray(change[self.own]), 1.0, 1.0)
+
+    def places(self) -> Float:
+        """Positions of the solid's points as unknowns [size]; other unknowns are 0."""
+        vector = np.zeros(self.system.size)
+        first = self.target.first_dof + self.target.particle_dof
+        vector[first[:, None] + np.arange(3)] = self.target.particles.local("position")
+        return vector
+
+    def is_point(self) -> NDArray[np.bool_]:
+        """Which unknowns are free coordinates of points, [size]."""
+        chosen = np.zeros(self.system.size, bool)
+        first = self.target.first_dof + self.target.particle_dof
+        chosen[first[:, None] + np.arange(3)] = True
+        found: NDArray[np.bool_] = chosen & (self.fixed == 0)
+        return found
+
+    def force_by_rest(self, body: int) -> Float:
+        """df/dp of a local body, dense: its unknowns by all its adjustable parameters."""
+        begin, end = self.range_of(body)
+        parts = [np.zeros((end - begin, 0))]
+        for term in self.terms:
+            if not term.adjustable:
+                continue
+            first, last = term.elements.runs[body : body + 2]
+            n, m = last - first, term.k.shape[1]
+            part = np.zeros((end - begin, n, m))
+            places = term.elements.dofs[first:last] - begin
+            entries = term.k[first:last, :, None] * term.gradient[first:last]
+            for number in range(n):
+                part[places[number], number] += entries[number].T
+            parts.append(part.reshape(end - begin, n * m))
+        whole = np.concatenate(parts, axis=1)
+        whole[self.fixed[begin:end] == 1] = 0.0
+        return whole
+
+    def range_of(self, body: int) -> tuple[int, int]:
+        """First unknown of a local body of the solid, and the one after its last."""
+        start = self.target.first_dof + self.target.body_start
+        return int(start[body]), int(start[body + 1])
+
+
+# -- what the Operators share ------------------------------------------------------------------
+
+
+def adjustable_constraints(target: Any) -> list[Any]:
+    """Constraints on a solid that offer rest parameters."""
+    return [
+        one
+        for one in target.system.constraints
+        if one.target is target and type(one).rest_parameters is not Constraint.rest_parameters
+    ]
+
+
+def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> None:
+    """Refuse names of Constraints that are not there or have no rest parameters."""
+    behaviors = [one.behavior for one in adjustable_constraints(target)]
+    known = {type(one).__name__ for one in behaviors}
+    known |= {one.name for one in behaviors if one.name is not None}
+    for name in names:
+        if name not in known:
+            hint = did_you_mean(name, known)
+            raise SetupError(
+                f'{label}.constraints: no Constraint "{name}" with rest parameters acts on '
+                f"{target.path}{hint}"
+            )
+
+
+def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
+    """Let a Task write the rest channels that the solid's Constraints read."""
+    rest = [
+        name
+        for one in adjustable_constraints(target)
+        for name in one.reads
+        if name.partition(".")[2].startswith("rest_")
+    ]
+    return replace(declaration, writes=tuple(dict.fromkeys((*declaration.writes, *rest))))
+
+
+def external_load(target: Any, force: Float) -> Float:
+    """What acts on a solid besides adjustable Constraints, [size of the joint system].
+
+    Args:
+        force: Sum of the Forces on its particles [N], shape [n, 3].
+    """
+    system, load = target.system, np.zeros(target.system.size)
+    load[(target.first_dof + target.particle_dof)[:, None] + np.arange(3)] = force
+    adjustable = adjustable_constraints(target)
+    for one in system.constraints:
+        is_load = one.target is target and not any(one is other for other in adjustable)
+        if is_load and not one.joins_bodies:
+            elements = one.elements
+            scatter_forces(
+                elements.runs, elements.dofs, one.gradient, one.tension, system.fixed, load
+            )
+    return load
+
+
+@contextlib.contextmanager
+def undisturbed(target: Any) -> Iterator[None]:
+    """Let the state of a solid be changed for a while, all but its rest channels."""
+    kept = [
+        (holder, name, holder.local(name).copy())
+        for holder in target.data.values()
+        for name in holder.channels
+        if not name.startswith("rest_")
+    ]
+    try:
+        yield
+    finally:
+        for holder, name, values in kept:
+            holder.local(name)[:] = values
+
+
+def to_start(target: Any) -> None:
+    """Move a solid from the guess of the step's end back to the step's start."""
+    change = np.zeros(int(target.body_start[-1]))
+    particles = target.particles
+    places = target.particle_dof[:, None] + np.arange(3)
+    change[places] = particles.local("start_position") - particles.local("position")
+    if hasattr(target, "edge_dof"):
+        edges = target.edges
+        change[target.edge_dof] = edges.local("start_angle") - edges.local("angle")
+    target.displace(change, 1.0, 1.0)
+
+
+def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
+    """Let the step that is under way know rest parameters that have just changed.
+
+    Args:
+        before: Parameters of `adjustable_constraints` that the step has seen so far.
+    """
+    system = target.system
+    for one, old in zip(adjustable_constraints(target), before, strict=True):
+        shift = old - one.rest_parameters()
+        one.value += shift
+        if one.has_damping:  # else a change of the rest shape would count as motion
+            one.start += shift
+        one.k, one.k_step = one.stiffness()
+        tension = one.tension.copy()
+        one._respond(dt)
+        scatter_forces(
+            one.elements.runs, one.elements.dofs, one.gradient, one.tension - tension,
+            system.fixed, system.rhs,
+        )  # fmt: skip

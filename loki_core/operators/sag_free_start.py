@@ -1,0 +1,86 @@
+"""Sag-free Start: solids stand still at the start, though Forces such as gravity pull at them.
+
+    min_p |f(x0, p)|^2 + regularisation          (paper, 6.3, inverse dynamics)
+
+Rest lengths and rest strains p change once, in the first substep, so that Constraints carry the
+load in the shape of the input. How that is solved is told in `operators/rest_problem.py`. A shape
+that no rest shape can hold (nothing holds it up, or bounds are met) moves as little as can be; one
+whose equilibrium is not stable stays only until something disturbs it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, Declaration
+from loki_core.operators.operator import Operator
+from loki_core.operators.rest_problem import (
+    RestProblem,
+    adjustable_constraints,
+    external_load,
+    refuse_unknown_names,
+    take_new_rest,
+    to_start,
+    undisturbed,
+    with_rest_channels,
+)
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+
+class SagFreeStart(Behavior, kind="operator"):
+    """Change the rest shape of the solids in the Group so that they do not sag at the start."""
+
+    regularization: float = parameter(
+        1.0e-3,
+        unit="1/s",
+        minimum=0.0,
+        doc="Modes slower than this rate are left alone; larger values change rest shapes less.",
+    )
+    constraints: tuple[str, ...] = parameter(
+        (), doc="Constraints whose rest parameters may change; all that have some if empty."
+    )
+
+
+class SagFreeStartAction(Operator, behavior=SagFreeStart):
+    """Finds rest parameters in the first substep, when Forces are known.
+
+    Attributes:
+        largest_force: Largest force on a point before and after [N].
+    """
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self.largest_force = (0.0, 0.0)
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Solids alone have Constraints with rest parameters."""
+        return hasattr(item, "fill_fixed")
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add the rest channels, which only the target's Constraints know."""
+        refuse_unknown_names(self.target, self.behavior.constraints, label=self.path)
+        stage, declaration = super().declare(name, stage, declaration)
+        return stage, with_rest_channels(self.target, declaration)
+
+    @task(Stage.ASSEMBLE_SOLIDS, reads=("particles.force", "particles.start_position"))
+    def balance(self, access: Access, step: Step) -> None:
+        """Let Constraints carry what Forces do at the start."""
+        if step.substep != 0 or step.newton != 0:
+            return
+        target, settings = self.target, self.settings
+        before = [one.rest_parameters() for one in adjustable_constraints(target)]
+        with undisturbed(target):
+            to_start(target)
+            problem = RestProblem(
+                target,
+                external_load(target, access["particles.force"]),
+                regularization=float(settings.regularization),
+                names=settings.constraints,
+            )
+            self.largest_force = problem.balance()
+        take_new_rest(target, before, step.dt)

@@ -1,0 +1,122 @@
+"""Strands that hold on to each other and to a moving mesh; saves where they are after some steps.
+
+attachment_ranks.py TARGET.npz MODE
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+import loki_core as lk
+from loki_core.parallel.comm import one_fails_all_fail, world
+
+MODES = {
+    "once": {},
+    "every_step": {"every_step": True, "newton_iterations": 3},
+    "balanced": {"balance_every": 2, "friction": 0.01},
+    "few": {"strands": 1},
+}
+
+
+def rows(count, *, height, seed):
+    """Strands of different sizes, and some rings, side by side along z."""
+    rng = np.random.default_rng(seed)
+    places, sizes = [], []
+    closed = np.arange(count) % 4 == 3
+    for strand in range(count):
+        size = 4 + strand % 3
+        along = np.arange(size)[:, None] * np.array([0.02, 0.0, 0.0])
+        if closed[strand]:
+            angle = 2.0 * np.pi * np.arange(size) / size
+            along = 0.025 * np.stack((1.0 + np.cos(angle), 0.0 * angle, np.sin(angle)), axis=1)
+        places.append(along + [0.0, height, 0.015 * strand] + 0.001 * rng.random((size, 3)))
+        sizes.append(size)
+    return lk.Curves(np.concatenate(places), np.concatenate(([0], np.cumsum(sizes))), closed)
+
+
+def skin(frame):
+    corners = np.array([[-0.1, -0.02, -0.1], [0.3, -0.02, -0.1], [0.3, -0.02, 0.4]])
+    corners = np.concatenate((corners, [[-0.1, -0.02, 0.4]]))
+    shift = np.array([0.002, 0.001, 0.0]) * (frame - 1)
+    return lk.Surface.from_faces(corners + shift, [[0, 1, 2], [0, 2, 3]])
+
+
+def rods(name):
+    return lk.Group(
+        name,
+        lk.CurvesObject(input=name, root="free", radius=1e-3),
+        lk.StretchingConstraint(young_modulus=1e6),
+        lk.BendingConstraint(young_modulus=1e6, shear_modulus=3e5),
+    )
+
+
+def main(target, mode):
+    comm = world()
+    chosen = dict(MODES[mode])
+    every_step, friction = chosen.pop("every_step", False), chosen.pop("friction", 0.0)
+    strands = chosen.pop("strands", 12)
+    upper = rows(strands, height=0.02, seed=2)
+    pinned = np.zeros(upper.point_count, np.int32)
+    pinned[upper.offsets[:-1]] = 1  # columns of another rank that are prescribed
+    upper.set_channel("point", "pinned", pinned)
+    setup = lk.SolverSetup(
+        "strands",
+        rods("lower"),
+        rods("upper"),
+        lk.GravityForce(),
+        lk.AttachmentConstraint(
+            name="Between",
+            source="lower",
+            target="upper",
+            emission="within_range",
+            range=0.024,
+            every_step=every_step,
+            flexibility=0.5,
+            stiffness=20.0,
+            orientation_stiffness=(1e-4, 1e-4, 0.0),
+            damping_time=0.01,
+            friction=friction,
+            friction_stiffness=5.0,
+        ),
+        lk.AttachmentConstraint(
+            name="Among",
+            source="upper",
+            target="upper",
+            emission="closest",
+            range=0.05,
+            flexibility=1.0,
+            stiffness=10.0,
+        ),
+        lk.AttachmentConstraint(
+            name="Skin", source="lower", target="skin", stiffness=5.0, tangential_stiffness=2.0
+        ),
+        frames_per_second=100,
+        bucket_size=0.02,
+        **chosen,
+    )
+    inputs = {"lower": rows(strands + 2, height=0.0, seed=1), "upper": upper, "skin": skin}
+    with one_fails_all_fail(comm):
+        solver = lk.Solver(setup, inputs)
+        solver.run(6)
+        found = {}
+        for name in ("lower", "upper"):
+            for channel in ("position", "velocity", "edges.angle"):
+                found[f"{name}.{channel}"] = solver.read(f"{name}/CurvesObject", channel)
+        local = [len(action.numbers) for some in solver.actions.values() for action in some
+                 if hasattr(action, "numbers")]  # fmt: skip
+        owned = [int(action.is_owner.sum()) for some in solver.actions.values() for action in some
+                 if hasattr(action, "numbers")]  # fmt: skip
+        found["owned"] = np.array([comm.total(count) for count in owned])
+        found["evaluated"] = np.array([comm.total(count) for count in local])
+        found["ghosts"] = comm.total(len(solver.solids.couplings.ghost_rows))
+        found["bodies"] = np.concatenate(
+            comm.all_gather(np.array([len(solver.solids.body_start) - 1]))
+        )
+        if comm.rank == 0:
+            np.savez(target, **found)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

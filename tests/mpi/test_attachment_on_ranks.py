@@ -1,0 +1,43 @@
+"""Attachments between strands of different ranks: the motion of one rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.ranks import results_on_ranks
+
+SCRIPT = Path(__file__).parent / "scripts" / "attachment_ranks.py"
+CHANNELS = ("position", "velocity", "edges.angle")
+
+
+def assert_same_motion(many, alone, ranks):
+    for name in (f"{group}.{channel}" for group in ("lower", "upper") for channel in CHANNELS):
+        scale = np.abs(alone[name]).max()
+        np.testing.assert_allclose(
+            many[name], alone[name], rtol=0, atol=1e-8 * scale, err_msg=f"{name}, {ranks} ranks"
+        )
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("mode", ["once", "every_step", "balanced"])
+def test_motion_does_not_depend_on_ranks(tmp_path, mode):
+    alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
+    assert alone["owned"].min() > 10 and alone["ghosts"] == 0
+    for ranks in (2, 3):
+        many = results_on_ranks(SCRIPT, ranks, tmp_path, mode)
+        assert many["bodies"].min() > 0 and many["ghosts"] > 0
+        # Each pair is counted once, and some are evaluated on two ranks.
+        np.testing.assert_array_equal(many["owned"], alone["owned"])
+        assert many["evaluated"].sum() > many["owned"].sum()
+        assert_same_motion(many, alone, ranks)
+
+
+@pytest.mark.mpi
+def test_ranks_without_strands_take_part(tmp_path):
+    alone = results_on_ranks(SCRIPT, 1, tmp_path, "few")
+    many = results_on_ranks(SCRIPT, 5, tmp_path, "few")
+    assert many["bodies"].min() == 0
+    assert_same_motion(many, alone, 5)
