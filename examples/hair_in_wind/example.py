@@ -1,7 +1,7 @@
 """Hair on a head that looks around, in gusts of wind that it slows down in turn (paper, Figure 4).
 
 The hair is a Group of its own, and so is the wind; what spans the two are the Behaviors of the
-root: gravity, the drag and the pressure by which they meet. The wind lives in a narrow band of
+root: gravity, the drag and the pressure by which they meet, and the head in their way. The wind lives in a narrow band of
 Buckets around the hair.
 """
 
@@ -12,6 +12,7 @@ from typing import Any
 
 from .groom import attached, groom, head_mesh, head_motion
 from loki_core.constraints.bending import BendingConstraint
+from loki_core.constraints.collision import CollisionConstraint
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.data.curves import Curves
@@ -19,9 +20,11 @@ from loki_core.data.surface import Surface
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
+from loki_core.objects.collider import Collider
 from loki_core.objects.curves import CurvesObject
 from loki_core.objects.volume import VolumeObject
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
+from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.solver_setup import Group, SolverSetup
 
 FRAMES = 96
@@ -54,6 +57,8 @@ def build(
         CurvesObject(name="Strands", input="hair"),
         StretchingConstraint(),
         BendingConstraint(damping_time=0.01),
+        CollisionConstraint(friction_coefficient=0.3),
+        SagFreeStart(),
     )
     air = Group(
         "Wind",
@@ -74,6 +79,7 @@ def build(
         GravityForce(),
         CoupledDragForce(),
         CoupledBuoyancyOperator(),
+        Collider(name="Head", input="head"),
         substeps=4,
     )
     return setup, {"hair": moving_hair(strands, vertices), "head": moving_head()}

@@ -113,15 +113,13 @@ class CoupledDragAction(Action):
     def tasks(self) -> Any:
         """Those of the chosen direction."""
         for one in super().tasks():
-            if one.name == "drag_fluid" and not self.drags_fluid:
-                continue
-            if one.name == "feed_back" and not (self.drags_fluid and self.drags_solids):
+            if one.name in ("drag_fluid", "feed_back") and not self.drags_fluid:
                 continue
             yield self._completed(one)
 
     def _completed(self, one: Task) -> Task:
         declared = one.declaration
-        if one.name == "drag_solids" and not self.drags_solids:
+        if one.name in ("drag_solids", "feed_back") and not self.drags_solids:
             declared = replace(declared, accumulates=())
         return replace(one, declaration=declared)
 
@@ -183,8 +181,6 @@ class CoupledDragAction(Action):
             self._local("mass"), held, step.dt, self.impulse, pull, self.grip,
         )  # fmt: skip
         self.boundary.splat(pull, access["volume.force"], self.grip, access["volume.drag"])
-        if not self.drags_solids:
-            self._account(step, self.impulse, velocity)
 
     @task(
         Stage.GRID_TO_PARTICLES,
@@ -192,11 +188,12 @@ class CoupledDragAction(Action):
         accumulates=("particles.position", "particles.velocity"),  # impulses commute
     )
     def feed_back(self, access: Access, step: Step) -> None:
-        """Give the points what the fluid received beyond what they have."""
+        """Give the points what the fluid received beyond what they have; account for it all."""
         flow, _ = self._gather()
         missing = step.dt * self.grip * (flow - self.flow)
         before = self._local("velocity").copy()
-        self.target.push_points(missing, step.dt)
+        if self.drags_solids:
+            self.target.push_points(missing, step.dt)
         self.impulse += missing
         self.flow = flow
         self._account(step, self.impulse, 0.5 * (before + self._local("velocity")))

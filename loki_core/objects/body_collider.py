@@ -138,7 +138,7 @@ class _LocalField(ColliderField):
 
 def colliders_of(target: Any) -> list[BodyCollider]:
     """The colliders that a solid meets; they enter themselves."""
-    found: list[BodyCollider] = target.__dict__.setdefault("body_colliders", [])
+    found: list[BodyCollider] = target.body_colliders
     return found
 
 

@@ -57,6 +57,8 @@ class Boundary:
         count = points.buckets.local_count
         self.volume_rows = points.buckets.index_in(buckets)[:count].astype(np.int32)
         self.volume_rows[self.volume_rows >= buckets.local_count] = -1
+        sizes = np.diff(points.offsets[: count + 1])
+        self._outside = np.repeat(self.volume_rows < 0, sizes)  # where there are no faces
         self.point_buckets = MultiAccessor(points, self.volume).particle_buckets
 
     def fetch(self, values: Array) -> Array:
@@ -94,10 +96,12 @@ class Boundary:
     ) -> None:
         """Add values [n, 3] of the carrier's points to local faces: the transpose of `gather`."""
         points, volume = self.points, self.volume
-        self.send("first", first)
-        if second is not None:
-            self.send("second", second)
-        names = ("position", "first", *(() if second is None else ("second",)))
+        names = ["position"]
+        for name, given in (("first", first), ("second", second)):
+            if given is not None:
+                self.send(name, given)
+                points.local(name)[self._outside] = 0.0  # they gather nothing either
+                names.append(name)
         position, *values = self.with_neighbours(*names)
         points_to_faces(
             position, values[0], values[-1], int(second is not None), points.offsets,

@@ -61,6 +61,7 @@ OWN_CHANNELS = (
     "start_velocity",
     "goal",
     "goal_before",
+    "contact",
 )
 OUTPUT_CHANNELS = ("id", "velocity", "radius")
 
@@ -289,8 +290,16 @@ class Rods(Solid):
 
     # -- masses and rest shape -------------------------------------------------------------
 
-    def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
-        """A parameter for every local vertex; strands may override it too."""
+    def resolve(
+        self,
+        behavior: Behavior,
+        name: str,
+        *,
+        label: str,
+        dtype: DTypeLike,
+        time: float | None = None,
+    ) -> Resolved:
+        """A parameter for every local vertex, now or at a time; strands may override it too."""
         bodies = self.bodies()
         primitive = {
             key: array[bodies] for key, array in self.topology.channels["primitive"].items()
@@ -306,7 +315,7 @@ class Rods(Solid):
                 "vertex": self.vertex_channels(),
             },
             counts={"vertex": self.particles.count, "primitive": len(bodies)},
-            time=self.time,
+            time=self.time if time is None else time,
             dtype=dtype,
             primitive_of_vertex=strand_of_vertex,
             frames_per_second=self.scope.settings.frames_per_second,
@@ -416,6 +425,7 @@ class Rods(Solid):
                 f"{stream.point_count} points now, and {self.topology.primitive_count} of "
                 f"{self.topology.point_count} at the start; their number may not change"
             )
+        self._refuse_short(stream, self._input_label)
         take_goals(self, stream)
         self.topology = stream
         pin(self, stream)
@@ -502,7 +512,7 @@ class Rods(Solid):
         )  # fmt: skip
         self._move_frames()
         turn_clamps(self, self._part_of_frame(step))
-        goal = self._twist_goal()
+        goal = self._twist_goal(step.time + step.dt)
         begin_edges(
             access["edges.pinned"], goal, step.dt,
             access["edges.angle"], access["edges.angular_velocity"], access["edges.start_angle"],
@@ -515,9 +525,11 @@ class Rods(Solid):
         end = step.time + step.dt - settings.time_of_frame(step.frame - 1)
         return min(1.0, end / settings.frame_duration)
 
-    def _twist_goal(self) -> NDArray[np.float64]:
-        """Angle of every edge at the end of the step, if it is prescribed."""
-        values, step = self.resolve(self.behavior, "twist", label=self.path, dtype=np.float64)
+    def _twist_goal(self, time: float) -> NDArray[np.float64]:
+        """Angle of every edge at the time of the step's end, if it is prescribed."""
+        values, step = self.resolve(
+            self.behavior, "twist", label=self.path, dtype=np.float64, time=time
+        )
         turned = values[self.edge_vertices[:, 0]] if step else values[0]
         goal: NDArray[np.float64] = self.edges.local("base_angle") + turned
         return goal

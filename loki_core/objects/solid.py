@@ -39,6 +39,7 @@ class Solid(Object):
         first_dof: Where this Object's unknowns begin among those of the rank.
         body_start: First unknown of each local body, from 0 in this Object, shape [bodies + 1].
         particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
+        body_colliders: Colliders that contacts may be found with; they enter themselves.
     """
 
     system: SolidSystem
@@ -59,6 +60,7 @@ class Solid(Object):
         ):
             self.particles.add_channel(name, np.float64, shape, default=default)
         self.particles.add_channel("pinned", np.uint8)
+        self.body_colliders: list[Any] = []
 
     @property
     def data(self) -> dict[str, ChannelData]:

@@ -117,6 +117,7 @@ class SolidSystem(TaskOwner):
             self.couplings.rows if joining else None,
             ghost_rows=self.couplings.ghost_rows, comm=self.comm,
         )  # fmt: skip
+        self.solver = choose_solver(self.linear)
 
     def with_ghosts(self, vector: NDArray[Any]) -> NDArray[np.float64]:
         """A vector of own unknowns, followed by the ghosts of couplings. Collective."""
@@ -148,10 +149,9 @@ class SolidSystem(TaskOwner):
         """Find the correction of all unknowns together."""
         close_fixed(self.fixed, self.row, self.rhs, self.values)
         self.change[:] = 0.0
-        solver = choose_solver(self.linear)
-        solver.prepare(self.linear)
+        self.solver.prepare(self.linear)
         self.report = solve_with_fallback(
-            self.linear, self.rhs, self.change, solver=solver, tol=TOLERANCE
+            self.linear, self.rhs, self.change, solver=self.solver, tol=TOLERANCE
         )
         for constraint in self.constraints:
             constraint.take_solution(self.change)
@@ -191,6 +191,9 @@ class SolidSystem(TaskOwner):
         start = self._potential(dt)
         # Near the minimum the fall is smaller than the round-off of the potential itself.
         slack = 1e-12 * abs(start)
+        expected = 0.5 * self.linear.dot(self.rhs, self.change)
+        if expected <= 1e-9 * abs(start):
+            slack = 1e-9 * abs(start)
         fraction = 1.0
         self._displace(1.0, dt)
         for _ in range(HALVINGS):
