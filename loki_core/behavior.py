@@ -261,6 +261,12 @@ class Behavior(Declaration):
         action_class = action_class_for(type(self))
         return [action_class(self, item) for item in scope.objects if action_class.acts_on(item)]
 
+    def empty_stream(self, parameter_name: str) -> Any:
+        """Return a stream of the right type with nothing in it, for whoever has none to give."""
+        from loki_core.data.points import Points
+
+        return Points([])
+
     def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
         """Return the Bucket size [m] that suits the Behavior's data, or None if any will do."""
         return None

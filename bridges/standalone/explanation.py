@@ -9,12 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import numpy as np
-
 from bridges.standalone.scene import Scene, streams_at
 from loki_core.behavior import Behavior
 from loki_core.data.mesh import Mesh
-from loki_core.data.points import Points
 from loki_core.errors import LokiError
 from loki_core.keyframes import Keyframes
 from loki_core.parallel.comm import SERIAL
@@ -34,8 +31,13 @@ def explain(scene: Scene) -> dict[str, Any]:
     """
     setup = scene.setup
     needed = {stream.name for stream in setup.streams()}
-    missing = sorted(needed - set(scene.inputs))
-    inputs = {**scene.inputs, **{name: Points(np.empty((0, 3))) for name in missing}}
+    behaviors = dict(setup.behaviors())
+    empty = {
+        one.name: behaviors[one.path].empty_stream(one.parameter)
+        for one in setup.streams()
+        if one.name not in scene.inputs and one.path in behaviors
+    }
+    inputs = {**scene.inputs, **empty}
     solver = Solver(setup, inputs, comm=SERIAL)
     return {
         "setup": setup.name,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.solid_fractions import close_faces, unite_solid
@@ -74,6 +75,10 @@ class Collider(Behavior, kind="operator"):
     velocity_scale: float = parameter(
         1.0, doc="Factor on the velocity that the solid hands on; its motion stays as it is."
     )
+
+    def empty_stream(self, parameter_name: str) -> Surface:
+        """No faces."""
+        return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
 
     def create(self, scope: Scope) -> list[Any]:
         """Make one field for each voxel size of the volumes, and one Action for each target."""

@@ -120,6 +120,10 @@ class CurvesObject(Behavior, kind="object"):
         lower, upper = stream.bounds()
         return float(np.max(upper - lower)) / 16.0
 
+    def empty_stream(self, parameter_name: str) -> Curves:
+        """No curves."""
+        return Curves(np.empty((0, 3)), [0])
+
     def create(self, scope: Scope) -> list[Any]:
         """Make the Object."""
         return [Rods(self, scope)]
