@@ -79,7 +79,8 @@ class BendingAction(Constraint, behavior=BendingConstraint):
     """Adds the energy of bending and twist."""
 
     components = 3
-    has_curvature = True
+    place = "joints"
+    curved = (3, 7)
     reads = (
         "edges.tangent",
         "edges.length",
@@ -108,7 +109,7 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         dofs[:, 7] = rods.edge_dof[after]
         dofs[:, 8:11] = rods.particle_dof[rods.edge_vertices[after, 1]][:, None] + three
         dofs += rods.first_dof
-        return Elements(rods.joint_offsets, dofs.astype(np.int32), "joints", np.arange(count))
+        return Elements(rods.joint_offsets, dofs.astype(np.int32), np.arange(count))
 
     def evaluate(self, value: Float, gradient: Float) -> None:
         """Write strains beyond those at rest, and their gradient."""
@@ -121,17 +122,16 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         self._subtract_rest(value)
 
     def curvature(self, diagonal: Float) -> None:
-        """Add how bending moments hold the angles of edges.
+        """Write how bending moments hold the angles of edges.
 
         An angle hardly has inertia, and where the curvature at rest lies in the plane of bending
         the gradient does not see it. kappa1 turns into kappa2 with the mean of a joint's angles, so
         their second derivatives are c [[1, 1], [1, 1]] / 2 with c = T1 d kappa2 / d theta
         - T2 d kappa1 / d theta; c on the diagonal bounds that.
         """
-        first, second = self.tension[:, 0], self.tension[:, 1]
-        for angle in (3, 7):
-            diagonal[:, angle] += first * self.gradient[:, 1, angle]
-            diagonal[:, angle] -= second * self.gradient[:, 0, angle]
+        for column, angle in enumerate(self.curved):
+            np.multiply(self.tension[:, 0], self.gradient[:, 1, angle], out=diagonal[:, column])
+            diagonal[:, column] -= self.tension[:, 1] * self.gradient[:, 0, angle]
 
     def evaluate_only(self, value: Float) -> None:
         """Strains without their gradient."""

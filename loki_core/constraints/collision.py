@@ -137,12 +137,12 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
         solid = self.target
         if "edges" not in solid.data:
             runs = np.zeros(len(solid.body_start), np.int64)
-            return Elements(runs, np.zeros((0, 6), np.int32), "particles", np.zeros(0, np.int64))
+            return Elements(runs, np.zeros((0, 6), np.int32), np.zeros(0, np.int64))
         ends = solid.particle_dof[solid.edge_vertices]
         dofs = solid.first_dof + ends[:, :, None] + np.arange(3)
         count = len(ends)
         dofs = dofs.reshape(count, 6).astype(np.int32)
-        return Elements(solid.edge_offsets, dofs, "edges", np.arange(count))
+        return Elements(solid.edge_offsets, dofs, np.arange(count))
 
     @task(Stage.EMIT_CONSTRAINTS)
     def emit(self, access: Access, step: Step) -> None:

@@ -62,13 +62,11 @@ class Elements:
     Attributes:
         runs: Elements of each local body of the target, shape [bodies + 1].
         dofs: Unknowns of each element in the rank's numbering, shape [n, d].
-        place: Name of the data whose rows the elements lie on.
-        rows: Those rows, shape [n].
+        rows: Rows that the elements lie on, of the Constraint's `place`, shape [n].
     """
 
     runs: NDArray[np.int64]
     dofs: NDArray[np.int32]
-    place: str
     rows: NDArray[np.int64]
 
     @property
@@ -81,10 +79,11 @@ class Constraint(Action):
 
     Class attributes, set by the author:
         components: M, the size of C.
+        place: Name of the data whose rows elements lie on; what they remember is kept there.
         reads: Channels that `evaluate` needs, "<data>.<channel>".
         has_hessian: Whether `hessian` gives the second derivative of a C of one component that is
             semi-definite, as that of a length is.
-        has_curvature: Whether `curvature` gives diagonal parts of it.
+        curved: Unknowns of an element for which `curvature` gives diagonal parts of it.
         joins_bodies: Whether elements reach over several bodies (`joining.py`).
 
     Attributes:
@@ -95,9 +94,10 @@ class Constraint(Action):
     """
 
     components: ClassVar[int] = 1
+    place: ClassVar[str] = "particles"
     reads: ClassVar[tuple[str, ...]] = ()
     has_hessian: ClassVar[bool] = False
-    has_curvature: ClassVar[bool] = False
+    curved: ClassVar[tuple[int, ...]] = ()
     joins_bodies: ClassVar[bool] = False
 
     elements: Elements
@@ -109,6 +109,13 @@ class Constraint(Action):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self.elements_version = -1
+        others = [
+            one
+            for one in target.system.constraints
+            if one.target is target and type(one) is type(self)
+        ]
+        word = snake_case(type(behavior).__name__)
+        self._channel_prefix = f"{word}_{len(others)}" if others else word
         target.system.constraints.append(self)
 
     @classmethod
@@ -138,7 +145,7 @@ class Constraint(Action):
         """Write d2C/dx2 [n, d, d] where `has_hessian` says that there is one."""
 
     def curvature(self, diagonal: Float) -> None:
-        """Add T . d2C/dx_a^2 [n, d] for unknowns whose own inertia is too small to do without.
+        """Write T . d2C/dx_a^2 [n, c] for the `curved` unknowns, whose inertia is too small.
 
         What is positive is used; the present `gradient` and `tension` are there.
         """
@@ -168,13 +175,12 @@ class Constraint(Action):
     @property
     def memory_name(self) -> str:
         """Channel in which the friction at the start of the step is kept."""
-        return f"{snake_case(type(self.behavior).__name__)}_friction_memory"
+        return f"{self._channel_prefix}_friction_memory"
 
     def _memory(self) -> Float:
         if not self.has_friction:
             return np.zeros((1, self.components))
-        holder = self.target.data[self.elements.place]
-        holder.add_channel(self.memory_name, np.float64, (self.components,))
+        holder = self.target.data[self.place]
         kept: Float = holder.local(self.memory_name)[self.elements.rows]
         return kept
 
@@ -198,7 +204,12 @@ class Constraint(Action):
         if name not in ("emit", "accumulate", "remember"):
             return stage, declaration
         reads = dict.fromkeys((*declaration.reads, "particles.position", *self.reads))
-        return stage, replace(declaration, reads=tuple(reads))
+        writes = declaration.writes
+        if name == "remember" and not self.joins_bodies:
+            holder = self.target.data[self.place]
+            holder.add_channel(self.memory_name, np.float64, (self.components,))
+            writes = (*writes, f"{self.place}.{self.memory_name}")
+        return stage, replace(declaration, reads=tuple(reads), writes=writes)
 
     def tasks(self) -> Iterator[Task]:
         """Friction is remembered only where there is any."""
@@ -224,6 +235,7 @@ class Constraint(Action):
         self.value, self.start = np.zeros((n, m)), np.zeros((n, m))
         self.tension, self.slope = np.zeros((n, m)), np.zeros((n, m))
         self.gradient = np.zeros((n, m, d))
+        self.diagonal = np.zeros((n, len(self.curved)))
         self.matrices = np.zeros((n, d, d) if self.has_hessian else (0, d, d))
 
     @task(Stage.EVALUATE_CONSTRAINTS)
@@ -242,16 +254,15 @@ class Constraint(Action):
                 elements.runs, elements.dofs, self.matrices, self._solved_tension(), system.fixed,
                 system.row, system.values,
             )  # fmt: skip
-
-        if self.has_curvature:
-            diagonal = np.zeros((elements.count, elements.dofs.shape[1]))
-            self.curvature(diagonal)
+        if self.curved:
+            self.curvature(self.diagonal)
             scatter_diagonals(
-                elements.runs, elements.dofs, diagonal, system.fixed, system.row, system.values
-            )
+                elements.runs, elements.dofs, np.array(self.curved), self.diagonal, system.fixed,
+                system.row, system.values,
+            )  # fmt: skip
 
     def _solved_tension(self) -> Float:
-        holder = self.target.data[self.elements.place]
+        holder = self.target.data[self.place]
         holder.add_channel(self.tension_name, np.float64, (self.components,))
         kept: Float = holder.local(self.tension_name)
         return kept
@@ -259,7 +270,7 @@ class Constraint(Action):
     @property
     def tension_name(self) -> str:
         """Channel with the tension that the last solve balanced."""
-        return f"{snake_case(type(self.behavior).__name__)}_tension"
+        return f"{self._channel_prefix}_tension"
 
     def take_solution(self, change: Float) -> None:
         """Keep the tension to first order after a correction [size of the joint system].
@@ -287,7 +298,7 @@ class Constraint(Action):
         """Keep the friction at the end of the step."""
         self.evaluate_only(self.value)
         friction = self._respond(step.dt)
-        holder = self.target.data[self.elements.place]
+        holder = self.target.data[self.place]
         holder.local(self.memory_name)[self.elements.rows] = friction
         holder.mark_written(self.memory_name)
 

@@ -99,7 +99,7 @@ class JoiningConstraint(Constraint):
         """Set `numbers`, `global_dofs` and `is_owner` by `find_joined`. Collective."""
         self.find_joined()
         none = np.zeros(1, np.int64)
-        return Elements(none, self.global_dofs.astype(np.int32), "", np.arange(len(self.numbers)))
+        return Elements(none, self.global_dofs.astype(np.int32), np.arange(len(self.numbers)))
 
     def find_joined(self) -> None:
         """Find the elements that touch this rank's bodies. Collective."""

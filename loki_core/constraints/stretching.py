@@ -44,6 +44,7 @@ class EdgeConstraint(Constraint):
     """Base of Constraints on the length of edges of strands."""
 
     components = 1
+    place = "edges"
     reads = ("edges.rest_length", "edges.tangent", "edges.length")
     has_hessian = True
 
@@ -59,7 +60,7 @@ class EdgeConstraint(Constraint):
         dofs = rods.first_dof + ends[:, :, None] + np.arange(3)
         count = len(ends)
         return Elements(
-            rods.edge_offsets, dofs.reshape(count, 6).astype(np.int32), "edges", np.arange(count)
+            rods.edge_offsets, dofs.reshape(count, 6).astype(np.int32), np.arange(count)
         )
 
     def evaluate(self, value: Float, gradient: Float) -> None:

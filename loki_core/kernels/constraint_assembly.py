@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 
-from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel
+from loki_core.kernels.jit import device, inlined, parallel_kernel, prange, strict_kernel
 
 
 @device
@@ -79,6 +79,72 @@ def element_energies(
         energy[n] = total
 
 
+@inlined
+def add_run(n, first, gradient, tension, slope, row, rhs, values):
+    """Add an element whose unknowns are a run, none of them prescribed."""
+    if gradient.shape[1] == 3:  # joints of rods, which are most: one pass over the matrix
+        g0, g1, g2 = gradient[n, 0], gradient[n, 1], gradient[n, 2]
+        for a in range(g0.shape[0]):
+            rhs[first + a] -= g0[a] * tension[n, 0] + g1[a] * tension[n, 1] + g2[a] * tension[n, 2]
+            s0, s1, s2 = slope[n, 0] * g0[a], slope[n, 1] * g1[a], slope[n, 2] * g2[a]
+            entries = values[row[first + a] + first : row[first + a] + first + a + 1]
+            for b in range(entries.shape[0]):
+                entries[b] += s0 * g0[b] + s1 * g1[b] + s2 * g2[b]
+        return
+    for m in range(gradient.shape[1]):
+        g, pull, k = gradient[n, m], tension[n, m], slope[n, m]
+        for a in range(g.shape[0]):
+            rhs[first + a] -= g[a] * pull
+            at = row[first + a] + first
+            for b in range(a + 1):
+                values[at + b] += k * g[a] * g[b]
+
+
+@inlined
+def are_two_points(n, dofs, fixed):
+    """Whether an element has the places of two points, in order, none of them prescribed."""
+    if dofs.shape[1] != 6:
+        return False
+    x, y = dofs[n, 0], dofs[n, 3]
+    held = fixed[x] + fixed[x + 1] + fixed[x + 2] + fixed[y] + fixed[y + 1] + fixed[y + 2]
+    return held == 0 and dofs[n, 2] == x + 2 and dofs[n, 5] == y + 2 and y > x + 2
+
+
+@inlined
+def add_two_points(x, y, g, pull, k, row, rhs, values):
+    """Add an element of one component between two points."""
+    for a in range(3):
+        rhs[x + a] -= g[a] * pull
+        rhs[y + a] -= g[3 + a] * pull
+        upper, lower = row[x + a] + x, row[y + a]
+        for b in range(a + 1):
+            values[upper + b] += k * g[a] * g[b]
+            values[lower + y + b] += k * g[3 + a] * g[3 + b]
+        for b in range(3):
+            values[lower + x + b] += k * g[3 + a] * g[b]
+
+
+@inlined
+def add_any(n, dofs, gradient, tension, slope, fixed, row, rhs, values):
+    """Add an element with any unknowns."""
+    for a in range(dofs.shape[1]):
+        i = dofs[n, a]
+        if fixed[i] == 1:
+            continue
+        force = 0.0
+        for m in range(tension.shape[1]):
+            force -= gradient[n, m, a] * tension[n, m]
+        rhs[i] += force
+        for b in range(a + 1):
+            j = dofs[n, b]
+            if fixed[j] == 1:
+                continue
+            entry = 0.0
+            for m in range(tension.shape[1]):
+                entry += slope[n, m] * gradient[n, m, a] * gradient[n, m, b]
+            values[row[max(i, j)] + min(i, j)] += entry
+
+
 @parallel_kernel
 def scatter_elements(elements, dofs, gradient, tension, slope, fixed, row, rhs, values):
     """Add forces to rhs [size] and stiffness to the skyline matrix, body by body.
@@ -88,22 +154,19 @@ def scatter_elements(elements, dofs, gradient, tension, slope, fixed, row, rhs, 
     """
     for body in prange(elements.shape[0] - 1):
         for n in range(elements[body], elements[body + 1]):
-            for a in range(dofs.shape[1]):
-                i = dofs[n, a]
-                if fixed[i] == 1:
-                    continue
-                force = 0.0
-                for m in range(tension.shape[1]):
-                    force -= gradient[n, m, a] * tension[n, m]
-                rhs[i] += force
-                for b in range(a + 1):
-                    j = dofs[n, b]
-                    if fixed[j] == 1:
-                        continue
-                    entry = 0.0
-                    for m in range(tension.shape[1]):
-                        entry += slope[n, m] * gradient[n, m, a] * gradient[n, m, b]
-                    values[row[max(i, j)] + min(i, j)] += entry
+            first = dofs[n, 0]
+            free = dofs[n, dofs.shape[1] - 1] - first == dofs.shape[1] - 1
+            if free:  # unknowns that follow one another, as those of a joint
+                for i in range(first, first + dofs.shape[1]):
+                    free = free and fixed[i] == 0
+            if free:
+                add_run(n, first, gradient, tension, slope, row, rhs, values)
+            elif gradient.shape[1] == 1 and are_two_points(n, dofs, fixed):
+                add_two_points(
+                    first, dofs[n, 3], gradient[n, 0], tension[n, 0], slope[n, 0], row, rhs, values
+                )
+            else:
+                add_any(n, dofs, gradient, tension, slope, fixed, row, rhs, values)
 
 
 @parallel_kernel
@@ -139,14 +202,14 @@ def scatter_matrices(elements, dofs, matrices, tension, fixed, row, values):
 
 
 @parallel_kernel
-def scatter_diagonals(elements, dofs, diagonal, fixed, row, values):
-    """Add what is positive of diagonal [n, d] to the matrix."""
+def scatter_diagonals(elements, dofs, columns, diagonal, fixed, row, values):
+    """Add what is positive of diagonal [n, c] to the matrix, for these columns of dofs [c]."""
     for body in prange(elements.shape[0] - 1):
         for n in range(elements[body], elements[body + 1]):
-            for a in range(dofs.shape[1]):
-                i = dofs[n, a]
-                if diagonal[n, a] > 0.0 and fixed[i] == 0:
-                    values[row[i] + i] += diagonal[n, a]
+            for c in range(columns.shape[0]):
+                i = dofs[n, columns[c]]
+                if diagonal[n, c] > 0.0 and fixed[i] == 0:
+                    values[row[i] + i] += diagonal[n, c]
 
 
 @parallel_kernel
