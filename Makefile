@@ -12,9 +12,9 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint types unit mpi numpy1 validate bench reference clean
 
 demo: $(VENV)/.installed
-	$(BIN)/wtloki example fountain --output output/fountain --overwrite
-	$(BIN)/wtloki preview output/fountain --output output/fountain.png
-	@echo "The picture is output/fountain.png"
+	$(BIN)/wtloki example hair_in_wind --output output/hair_in_wind --overwrite
+	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
+	@echo "The picture is output/hair_in_wind.png"
 
 # Compiling kernels keeps one core busy, so two jobs share two: `unit`, and `numpy1` with `mpi` after it.
 test: lint types

@@ -60,7 +60,7 @@ def mean_fall() -> float:
         - system.co_hair(wall, particle_no=number, step=last)[2]
         for number in range(len(system.particles))
     ]
-    return sum(drops) / len(drops)
+    return float(sum(drops) / len(drops))
 
 
 def measure(case: dict[str, Any]) -> dict[str, Any]:

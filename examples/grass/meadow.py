@@ -55,6 +55,9 @@ def meadow(blades: int = 6000, vertices: int = 10) -> tuple[Surface, Curves]:
     radius = ROOT_RADIUS * (0.7 + 0.6 * wave[:, 4])[:, None] * taper
     curves.set_channel("point", "radius", radius.reshape(-1))
     curves.set_channel("primitive", "id", np.arange(blades, dtype=np.int64))
+    # a blade is broad across the plane in which it leans
+    across = np.stack((-np.sin(azimuth), np.zeros(blades), np.cos(azimuth)), axis=1)
+    curves.set_channel("primitive", "normal", across)
     dry = (wave[:, 1] ** 4)[:, None]
     curves.set_channel("primitive", "Cd", (1.0 - dry) * np.array(FRESH) + dry * np.array(DRY))
     return ground(), curves

@@ -1,8 +1,8 @@
 """Hair on a head that looks around, in gusts of wind that it slows down in turn (paper, Figure 4).
 
 The hair is a Group of its own, and so is the wind; what spans the two are the Behaviors of the
-root: gravity, the drag and the pressure by which they meet, and the head in their way. The wind lives in a narrow band of
-Buckets around the hair.
+root: gravity, the drag and the pressure by which they meet, and the head in their way. The wind
+lives in a narrow band of Buckets around the hair.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from .groom import attached, groom, head_mesh, head_motion
 from loki_core.constraints.bending import BendingConstraint
 from loki_core.constraints.collision import CollisionConstraint
 from loki_core.constraints.pressure import PressureMaterial
@@ -26,6 +25,8 @@ from loki_core.objects.volume import VolumeObject
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.solver_setup import Group, SolverSetup
+
+from .groom import attached, groom, head_mesh, head_motion
 
 FRAMES = 96
 

@@ -182,3 +182,4 @@ class BendingAction(Constraint, behavior=BendingConstraint):
 
     def set_rest_parameters(self, values: Float) -> None:
         self.target.joints.local("rest_strain")[:] = values
+        self.target.parameter_version += 1

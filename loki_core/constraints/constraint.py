@@ -105,6 +105,7 @@ class Constraint(Action):
     gradient: Float
     k: Float
     k_step: int
+    _stiffness_of: Any = None  # what k was found for
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
@@ -155,7 +156,7 @@ class Constraint(Action):
         raise SetupError(f"{type(self).__name__} has no rest parameters")
 
     def set_rest_parameters(self, values: Float) -> None:
-        """Take such parameters."""
+        """Take such parameters; override, and count `target.parameter_version` up."""
         raise SetupError(f"{type(self).__name__} has no rest parameters")
 
     # -- damping ---------------------------------------------------------------------------
@@ -222,13 +223,17 @@ class Constraint(Action):
         """Find the elements where bodies changed, and their values at the start of the step."""
         if self.elements_version != self.target.system.version:
             self._renew_elements()
-        self.k, self.k_step = self.stiffness()
+        found_for = (id(self.settings), self.target.parameter_version)
+        if self._stiffness_of != found_for or self.target.paints:
+            self.k, self.k_step = self.stiffness()
+            self._stiffness_of = found_for
         if self.has_damping:
             self.evaluate_only(self.start)
         else:
             self.start[:] = 0.0
 
     def _renew_elements(self) -> None:
+        self._stiffness_of = None
         self.elements = self.find_elements()
         self.elements_version = self.target.system.version
         n, m, d = self.elements.count, self.components, self.elements.dofs.shape[1]
@@ -236,22 +241,27 @@ class Constraint(Action):
         self.tension, self.slope = np.zeros((n, m)), np.zeros((n, m))
         self.gradient = np.zeros((n, m, d))
         self.diagonal = np.zeros((n, len(self.curved)))
-        self.matrices = np.zeros((n, d, d) if self.has_hessian else (0, d, d))
 
     @task(Stage.EVALUATE_CONSTRAINTS)
     def accumulate(self, access: Access, step: Step) -> None:
         """Add forces and stiffness to the joint system."""
         self.evaluate(self.value, self.gradient)
         self._respond(step.dt)
+        self.scatter()
+
+    def scatter(self) -> None:
+        """Bring forces and stiffness of the present values to the joint system."""
         system, elements = self.target.system, self.elements
         scatter_elements(
             elements.runs, elements.dofs, self.gradient, self.tension, self.slope, system.fixed,
             system.row, system.rhs, system.values,
         )  # fmt: skip
         if self.has_hessian:
-            self.hessian(self.matrices)
+            width = elements.dofs.shape[1]
+            matrices = np.zeros((elements.count, width, width))
+            self.hessian(matrices)
             scatter_matrices(
-                elements.runs, elements.dofs, self.matrices, self._solved_tension(), system.fixed,
+                elements.runs, elements.dofs, matrices, self.solved_tension(), system.fixed,
                 system.row, system.values,
             )  # fmt: skip
         if self.curved:
@@ -261,7 +271,8 @@ class Constraint(Action):
                 system.row, system.values,
             )  # fmt: skip
 
-    def _solved_tension(self) -> Float:
+    def solved_tension(self) -> Float:
+        """Tension that the last solve balanced, where the second derivative is used."""
         holder = self.target.data[self.place]
         holder.add_channel(self.tension_name, np.float64, (self.components,))
         kept: Float = holder.local(self.tension_name)
@@ -280,7 +291,7 @@ class Constraint(Action):
         the solve balanced is the tension that is really there.
         """
         if self.has_hessian:
-            tension = self._solved_tension()
+            tension = self.solved_tension()
             predict_tension(
                 self.elements.dofs, self.gradient, self.tension, self.slope, change, tension
             )

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
+from loki_core.kernels.constraint_assembly import scatter_lengths
 from loki_core.kernels.rod_strains import length_hessians, stretching_strains
 
 Float = NDArray[np.float64]
@@ -77,6 +78,15 @@ class EdgeConstraint(Constraint):
         edges = self.target.edges
         np.subtract(edges.local("length"), edges.local("rest_length"), out=value[:, 0])
 
+    def scatter(self) -> None:
+        """Force, stiffness and tension of an edge in one go."""
+        system, elements = self.target.system, self.elements
+        scatter_lengths(
+            elements.runs, elements.dofs, self.gradient, self.tension, self.slope,
+            self.solved_tension(), self.target.edges.local("length"), system.fixed, system.row,
+            system.rhs, system.values,
+        )  # fmt: skip
+
     def hessian(self, matrices: Float) -> None:
         """Write that of a length."""
         edges = self.target.edges
@@ -89,6 +99,7 @@ class EdgeConstraint(Constraint):
 
     def set_rest_parameters(self, values: Float) -> None:
         self.target.edges.local("rest_length")[:] = values[:, 0]
+        self.target.parameter_version += 1
 
 
 class StretchingAction(EdgeConstraint, behavior=StretchingConstraint):

@@ -94,8 +94,7 @@ class CoupledDragAction(Action):
         target.need_jacobian()
         if self.drags_fluid:
             fluid.need_drag()
-        name = f"{target.path} in {fluid.path}"
-        self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
+        self.boundary = Boundary.between(target, fluid)
         self.flow: Float = np.zeros((0, 3))
 
     @property
@@ -138,8 +137,12 @@ class CoupledDragAction(Action):
     )
     def drag_solids(self, access: Access, step: Step) -> None:
         """Find the flow at the points and what it does to them."""
-        self.boundary.refresh()
-        self.flow, self.reached = self._gather()
+        self.boundary.refresh(step)
+        volume = self.fluid.volume
+        volume.refresh("velocity", "open_fraction", corners=True)
+        self.flow, self.reached = self.boundary.gather_open(
+            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
+        )
         velocity = self._local("velocity")
         filaments = self.target.filaments()
         self.is_filament = int(filaments is not None)
@@ -189,7 +192,8 @@ class CoupledDragAction(Action):
     )
     def feed_back(self, access: Access, step: Step) -> None:
         """Give the points what the fluid received beyond what they have; account for it all."""
-        flow, _ = self._gather()
+        self.fluid.volume.refresh("velocity", corners=True)
+        flow = self.boundary.gather(self.fluid.volume.with_ghosts("velocity"))
         missing = step.dt * self.grip * (flow - self.flow)
         before = self._local("velocity").copy()
         if self.drags_solids:
@@ -203,14 +207,6 @@ class CoupledDragAction(Action):
     def _local(self, name: str) -> Float:
         values = self.target.data["particles"].local(name)
         return np.ascontiguousarray(values, dtype=np.float64)
-
-    def _gather(self) -> tuple[Float, Float]:
-        """Flow at the points and how much of it comes from open faces. Collective."""
-        volume = self.fluid.volume
-        volume.refresh("velocity", "open_fraction", corners=True)
-        return self.boundary.gather(
-            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
-        )
 
     def _account(self, step: Step, impulse: Float, velocity: Float) -> None:
         """Note what the substep exchanged."""
@@ -229,3 +225,4 @@ class CoupledDragAction(Action):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.exchange.restore(state)
+        self.boundary.forget()

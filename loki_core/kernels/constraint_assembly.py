@@ -101,30 +101,6 @@ def add_run(n, first, gradient, tension, slope, row, rhs, values):
 
 
 @inlined
-def are_two_points(n, dofs, fixed):
-    """Whether an element has the places of two points, in order, none of them prescribed."""
-    if dofs.shape[1] != 6:
-        return False
-    x, y = dofs[n, 0], dofs[n, 3]
-    held = fixed[x] + fixed[x + 1] + fixed[x + 2] + fixed[y] + fixed[y + 1] + fixed[y + 2]
-    return held == 0 and dofs[n, 2] == x + 2 and dofs[n, 5] == y + 2 and y > x + 2
-
-
-@inlined
-def add_two_points(x, y, g, pull, k, row, rhs, values):
-    """Add an element of one component between two points."""
-    for a in range(3):
-        rhs[x + a] -= g[a] * pull
-        rhs[y + a] -= g[3 + a] * pull
-        upper, lower = row[x + a] + x, row[y + a]
-        for b in range(a + 1):
-            values[upper + b] += k * g[a] * g[b]
-            values[lower + y + b] += k * g[3 + a] * g[3 + b]
-        for b in range(3):
-            values[lower + x + b] += k * g[3 + a] * g[b]
-
-
-@inlined
 def add_any(n, dofs, gradient, tension, slope, fixed, row, rhs, values):
     """Add an element with any unknowns."""
     for a in range(dofs.shape[1]):
@@ -161,10 +137,6 @@ def scatter_elements(elements, dofs, gradient, tension, slope, fixed, row, rhs, 
                     free = free and fixed[i] == 0
             if free:
                 add_run(n, first, gradient, tension, slope, row, rhs, values)
-            elif gradient.shape[1] == 1 and are_two_points(n, dofs, fixed):
-                add_two_points(
-                    first, dofs[n, 3], gradient[n, 0], tension[n, 0], slope[n, 0], row, rhs, values
-                )
             else:
                 add_any(n, dofs, gradient, tension, slope, fixed, row, rhs, values)
 
@@ -199,6 +171,38 @@ def scatter_matrices(elements, dofs, matrices, tension, fixed, row, values):
                     j = dofs[n, b]
                     if fixed[j] == 0:
                         values[row[max(i, j)] + min(i, j)] += weight * matrices[n, a, b]
+
+
+@parallel_kernel
+def scatter_lengths(
+    elements, dofs, gradient, tension, slope, solved, length, fixed, row, rhs, values
+):
+    """Add elements of a length between two points, with its second derivative where it is taut.
+
+    With t = gradient of the second point and c = max(solved tension, 0) / length the matrix of the
+    difference of the points is  slope t t^T + c (I - t t^T).
+    """
+    for body in prange(elements.shape[0] - 1):
+        for n in range(elements[body], elements[body + 1]):
+            x, y = dofs[n, 0], dofs[n, 3]
+            across = max(solved[n, 0], 0.0) / max(length[n], 1e-300)
+            along = slope[n, 0] - across
+            for a in range(3):
+                i, j = x + a, y + a
+                t = gradient[n, 0, 3 + a]
+                if fixed[i] == 0:
+                    rhs[i] += t * tension[n, 0]
+                if fixed[j] == 0:
+                    rhs[j] -= t * tension[n, 0]
+                for b in range(3):
+                    entry = along * t * gradient[n, 0, 3 + b] + (across if a == b else 0.0)
+                    if b <= a:
+                        if fixed[i] == 0 and fixed[x + b] == 0:
+                            values[row[i] + x + b] += entry
+                        if fixed[j] == 0 and fixed[y + b] == 0:
+                            values[row[j] + y + b] += entry
+                    if fixed[j] == 0 and fixed[x + b] == 0:
+                        values[row[max(j, x + b)] + min(j, x + b)] -= entry
 
 
 @parallel_kernel

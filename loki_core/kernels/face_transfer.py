@@ -35,8 +35,8 @@ def corner_weight(corner, fx, fy, fz):
 
 @strict_kernel
 def faces_to_points(
-    position, offsets, point_coords, bucket_size, volume_rows, neighbours, faces, fraction, values,
-    reached,
+    position, offsets, point_coords, bucket_size, volume_rows, neighbours, faces, fraction,
+    has_fraction, values, reached,
 ):  # fmt: skip
     """Interpolate faces [buckets, 3, r, r, r] at local points: values [n, 3].
 
@@ -71,10 +71,11 @@ def faces_to_points(
                     weight = corner_weight(corner, fx, fy, fz)
                     li, lj, lk = ci - (bi - 1) * r, cj - (bj - 1) * r, ck - (bk - 1) * r
                     total += weight * faces[source, axis, li, lj, lk]
-                    if fraction[source, axis, li, lj, lk] > 0.0:
+                    if has_fraction == 1 and fraction[source, axis, li, lj, lk] > 0.0:
                         open_part += weight
                 values[p, axis] = total
-                reached[p, axis] = open_part
+                if has_fraction == 1:
+                    reached[p, axis] = open_part
 
 
 @strict_kernel

@@ -16,6 +16,7 @@ from loki_core.data.accessors import MultiAccessor
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.face_transfer import faces_to_points, points_to_faces
+from loki_core.pipeline.task import Step
 
 Array = NDArray[Any]
 
@@ -35,9 +36,29 @@ class Boundary:
         self.points = ParticleSystem(carrier.domain, name=name, dtype=np.float64)
         self.points.add_channel("source_rank", np.int64)
         self.points.add_channel("source_row", np.int64)
+        self._taken_at: Any = None
 
-    def refresh(self) -> None:
-        """Take the carrier's points as they are now. Collective."""
+    @classmethod
+    def between(cls, target: Any, fluid: Any) -> Boundary:
+        """The one that all couplings of two Objects share."""
+        shared: dict[int, Boundary] = fluid.boundaries_of_points
+        if id(target) not in shared:
+            name = f"{target.path} in {fluid.path}"
+            shared[id(target)] = cls(target.data["particles"], fluid.volume, name=name)
+        return shared[id(target)]
+
+    def refresh(self, step: Step) -> None:
+        """Take the carrier's points as they are now, once in a Newton iteration. Collective."""
+        now = (step.substep, step.newton, step.dt)
+        if now != self._taken_at:
+            self._taken_at = now
+            self._take()
+
+    def forget(self) -> None:
+        """Take the points anew, whatever the step: the state was put back."""
+        self._taken_at = None
+
+    def _take(self) -> None:
         points, comm = self.points, self.carrier.domain.comm
         points.count = points.ghost_count = 0
         rows = np.arange(self.carrier.count, dtype=np.int64)
@@ -64,6 +85,10 @@ class Boundary:
     def fetch(self, values: Array) -> Array:
         """Bring values of the sorted points [n, ...] to the carrier's rows. Collective."""
         comm, shape = self.carrier.domain.comm, values.shape[1:]
+        if comm.size == 1:
+            brought = np.empty_like(values)
+            brought[self.points.local("source_row")] = values
+            return brought
         parts = comm.all_to_all([values[chosen].reshape(-1) for chosen in self._chosen])
         brought = np.empty((self.carrier.count, *shape), values.dtype)
         for rows, part in zip(self._rows, parts, strict=True):
@@ -74,22 +99,31 @@ class Boundary:
         """Bring values of the carrier's rows [n, ...] to a channel of the points. Collective."""
         comm, shape = self.carrier.domain.comm, values.shape[1:]
         self.points.add_channel(name, values.dtype, shape)
+        if comm.size == 1:
+            np.take(values, self.points.local("source_row"), axis=0, out=self.points.local(name))
+            return
         parts = comm.all_to_all([values[rows].reshape(-1) for rows in self._rows])
         target = self.points.local(name)
         for chosen, part in zip(self._chosen, parts, strict=True):
             target[chosen] = part.reshape(-1, *shape)
         self.points.mark_written(name)
 
-    def gather(self, faces: Array, fraction: Array) -> tuple[Array, Array]:
-        """Values at the carrier's points of faces with ghosts, and how much of them is open."""
+    def gather(self, faces: Array) -> Array:
+        """Values at the carrier's points of faces with ghosts. Collective."""
+        return self.gather_open(faces, None)[0]
+
+    def gather_open(self, faces: Array, fraction: Array | None) -> tuple[Array, Array]:
+        """The same, and how much of the values comes from open faces. Collective."""
         points, volume = self.points, self.volume
-        values, reached = np.zeros((points.count, 3)), np.zeros((points.count, 3))
+        asks = fraction is not None
+        values = np.zeros((points.count, 3))
+        reached = np.zeros((points.count if asks else 1, 3))
         faces_to_points(
             points.local("position"), points.offsets, points.buckets.coords,
             volume.domain.bucket_size, self.volume_rows, volume.buckets.neighbours, faces,
-            fraction, values, reached,
+            faces if fraction is None else fraction, int(asks), values, reached,
         )  # fmt: skip
-        return self.fetch(values), self.fetch(reached)
+        return self.fetch(values), self.fetch(reached) if asks else reached
 
     def splat(
         self, first: Array, first_faces: Array, second: Array | None, second_faces: Array | None

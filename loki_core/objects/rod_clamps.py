@@ -43,7 +43,10 @@ def pin(rods: Rods, stream: Curves) -> None:
     half = np.where(both, 0.0, 0.5 * rest)
     length = half[rods.joint_edges].sum(axis=1)
     whole = 0.5 * rest[rods.joint_edges].sum(axis=1)
-    rods.joints.local("length")[:] = np.where(length > 0.0, length, whole)
+    length = np.where(length > 0.0, length, whole)
+    if not np.array_equal(length, rods.joints.local("length")):
+        rods.joints.local("length")[:] = length
+        rods.parameter_version += 1
     rods.particles.mark_written("pinned")
     rods.edges.mark_written("pinned")
 

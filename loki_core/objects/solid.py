@@ -39,6 +39,7 @@ class Solid(Object):
         first_dof: Where this Object's unknowns begin among those of the rank.
         body_start: First unknown of each local body, from 0 in this Object, shape [bodies + 1].
         particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
+        parameter_version: Changes when rest lengths or the like do, on which stiffness depends.
         body_colliders: Colliders that contacts may be found with; they enter themselves.
     """
 
@@ -60,6 +61,7 @@ class Solid(Object):
         ):
             self.particles.add_channel(name, np.float64, shape, default=default)
         self.particles.add_channel("pinned", np.uint8)
+        self.parameter_version = 0
         self.body_colliders: list[Any] = []
 
     @property
@@ -84,6 +86,11 @@ class Solid(Object):
         if self.is_implicit and name == "assemble":
             declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
         return stage, declaration
+
+    @property
+    def paints(self) -> bool:
+        """Whether parameters may change without their Behavior: painted channels are there."""
+        return bool(self.vertex_channels()) or bool(self.details)
 
     # -- unknowns --------------------------------------------------------------------------
 

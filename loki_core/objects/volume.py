@@ -206,6 +206,7 @@ class Volume(Object):
         self.emissions: list[Any] = []
         self.uniform_forces: list[Any] = []
         self.projector: Any = None
+        self.boundaries_of_points: dict[int, Any] = {}  # points in this volume, by Object
         self.viscous = False
         #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.
         self.geometry_version = 0

@@ -68,8 +68,7 @@ class CoupledBuoyancyAction(Operator):
         self.exchange = Exchange(target.scope.domain.comm)
         if self.pushes_fluid:
             fluid.need_pores()
-        name = f"{target.path} in the pores of {fluid.path}"
-        self.boundary = Boundary(target.data["particles"], fluid.volume, name=name)
+        self.boundary = Boundary.between(target, fluid)
 
     @property
     def pushes_solids(self) -> bool:
@@ -108,7 +107,7 @@ class CoupledBuoyancyAction(Operator):
     )
     def fill_pores(self, access: Access, step: Step) -> None:
         """Bring the share of space, the flux and the mobility of solids to the faces."""
-        self.boundary.refresh()
+        self.boundary.refresh(step)
         space = self.target.point_volumes() / self.fluid.voxel_size**3
         held = self.target.held_points() == 0
         lightness = float(self.fluid.settings.density) * self.target.point_volumes()
@@ -135,13 +134,12 @@ class CoupledBuoyancyAction(Operator):
     )
     def push_solids(self, access: Access, step: Step) -> None:
         """Give points their part of the pressure gradient."""
-        projector, volume = self.fluid.projector, self.fluid.volume
+        projector = self.fluid.projector
         if projector is None:
             return
         if not self.pushes_fluid:
-            self.boundary.refresh()
-        push = projector.gradient_push(step.dt)
-        change, _ = self.boundary.gather(push, volume.with_ghosts("open_fraction"))
+            self.boundary.refresh(step)
+        change = self.boundary.gather(projector.gradient_push(step.dt))
         displaced = float(self.fluid.settings.density) * self.target.point_volumes()
         impulse = displaced[:, None] * change
         before = np.array(self.target.data["particles"].local("velocity"), np.float64)
@@ -159,3 +157,4 @@ class CoupledBuoyancyAction(Operator):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.exchange.restore(state)
+        self.boundary.forget()

@@ -309,15 +309,6 @@ def test_preview_draws_a_picture(cache: Path) -> None:
     assert wtloki("preview", cache, "--size", "huge", cwd=cache.parent).returncode == 2
 
 
-def test_the_fountain_and_its_file_are_the_same() -> None:
-    from loki_vfx.examples.fountain import example
-
-    setup, inputs = example.build()
-    written = read_setup(Path(example.__file__).with_name("fountain.loki.json"))
-    assert written.digest() == setup.digest()
-    assert {stream.name for stream in setup.streams()} == set(inputs)
-
-
 def test_example_runs_and_a_second_run_compiles_nothing(tmp_path: Path) -> None:
     listed = document(wtloki("example", "--list", "--json", cwd=tmp_path))
     assert "fountain" in {one["name"] for one in listed["examples"]}

@@ -252,7 +252,7 @@ def test_inner_forces_have_no_momentum(made, name, damping):
 
 def rotation(axis, angle):
     k = np.asarray(axis) / np.linalg.norm(axis)
-    across = np.cross(np.eye(3), -k)
+    across = np.cross(np.eye(3), k)
     return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * across @ across
 
 

@@ -15,17 +15,14 @@ TURN = 2.0 * np.pi
 THICK, SOFT = 1.0e-3, 1.0e7  # radius [m] and Young's modulus [Pa] of strands that show something
 
 
-def line(count, spacing=0.01, direction=(1.0, 0.0, 0.0)):
-    return np.arange(count)[:, None] * spacing * np.asarray(direction)
+def line(count, spacing=0.01, direction=(1.0, 0.0, 0.0), *, start=(0.0, 0.0, 0.0)):
+    return np.arange(count)[:, None] * spacing * np.asarray(direction) + np.asarray(start)
 
 
 def curly(count=16, radius=0.01, pitch=0.008):
     """A helix about x that begins at the origin, with no edge in a special direction."""
     angle = 0.6 * np.arange(count)
-    points = np.stack(
-        (pitch * angle, radius * (1.0 - np.cos(angle)), radius * np.sin(angle)), axis=1
-    )
-    return points
+    return np.stack((pitch * angle, radius * (1.0 - np.cos(angle)), radius * np.sin(angle)), axis=1)
 
 
 def ring(count=12, radius=0.05):
@@ -71,7 +68,7 @@ def strains(solver):
 
 def rotation(axis, angle):
     k = np.asarray(axis, float) / np.linalg.norm(axis)
-    across = np.cross(np.eye(3), -k)
+    across = np.cross(np.eye(3), k)
     return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * across @ across
 
 
@@ -295,7 +292,7 @@ def test_radius_by_vertex_and_by_strand():
     np.testing.assert_allclose(k, section(radius[1:4], JOINTS), rtol=1e-12)
     area = np.pi * radius**2
     np.testing.assert_allclose(stretch, SOFT * 0.5 * (area[1:] + area[:-1]) / 0.01, rtol=1e-12)
-    two = strands(line(5), line(5) + [0.0, 0.0, 0.1])
+    two = strands(line(5), line(5, start=(0.0, 0.0, 0.1)))
     two.set_channel("primitive", "radius", np.array([0.5, 2.0]) * THICK)
     k, _, solver = painted_k(two)
     expected = np.concatenate([section(np.full(3, s * THICK), JOINTS) for s in (0.5, 2.0)])
@@ -318,7 +315,7 @@ def test_bending_stiffness_by_vertex_strand_and_scale():
     np.testing.assert_allclose(k[:, 0], scale[1:4] * plain[:, 0], rtol=1e-12)
     np.testing.assert_allclose(k[:, 2], plain[:, 2], rtol=1e-12)
     # By strand, and vertices within it have the last word.
-    two = strands(line(5), line(5) + [0.0, 0.0, 0.1])
+    two = strands(line(5), line(5, start=(0.0, 0.0, 0.1)))
     two.set_channel("primitive", "bending_stiffness", np.array([1e-6, 5e-6]))
     k, _, _ = painted_k(two)
     np.testing.assert_allclose(k[:, 0], np.repeat([1e-6, 5e-6], 3) / np.tile(JOINTS, 2), rtol=1e-12)
@@ -350,7 +347,7 @@ def test_an_elliptic_section_is_stiffer_along_its_wide_side():
 
 
 def test_output_has_what_the_user_gave():
-    parts = [line(4), ring(5) + [0.0, 0.0, 0.1], line(3) + [0.0, 0.1, 0.0]]
+    parts = [line(4), ring(5) + np.array([0.0, 0.0, 0.1]), line(3, start=(0.0, 0.1, 0.0))]
     curves = lk.Curves(np.concatenate(parts), [0, 4, 9, 12], np.array([False, True, False]))
     rng = np.random.default_rng(2)
     colour, layer = rng.random((12, 3)).astype(np.float32), np.arange(12)
@@ -399,16 +396,16 @@ def test_bad_input_is_refused():
     bad(lambda frame: strands(line(5 if frame < 2 else 6)), "their number may not change")
     bad(
         lambda frame: (
-            strands(line(3), line(5) + [0.0, 0.1, 0.0])
+            strands(line(3), line(5, start=(0.0, 0.1, 0.0)))
             if frame < 2
-            else strands(line(5), line(3) + [0.0, 0.1, 0.0])
+            else strands(line(5), line(3, start=(0.0, 0.1, 0.0)))
         ),
         "may not change",
     )
     bad(strands(line(5)), "radius", SetupError, object_settings={"radius": 0.0})
     bad(strands(line(5), radius=[1e-3, 1e-3, 0.0, 1e-3, 1e-3]), "radius", LokiError)
     bad(strands(line(5), radius=[1e-3, 1e-3, np.nan, 1e-3, 1e-3]), "radius", LokiError)
-    two = strands(line(5), line(5) + [0.0, 0.0, 0.1])
+    two = strands(line(5), line(5, start=(0.0, 0.0, 0.1)))
     two.set_channel("primitive", "radius", np.array([1e-3, 0.0]))
     bad(two, "radius", LokiError)
     bad(strands(line(5), velocity=np.full((5, 3), np.inf)), "velocity")
@@ -431,8 +428,8 @@ def test_input_that_goes_bad_is_refused():
 
 def test_two_points_are_a_strand():
     solver = solver_of(
-        strands(line(2), line(2) + [0.0, 0.0, 0.1]), lk.GravityForce(),
-        object_settings={"root": "pinned"}, damping=0.1,
+        strands(line(2), line(2, start=(0.0, 0.0, 0.1))), lk.GravityForce(),
+        object_settings={"root": "pinned"}, substeps=8, newton_iterations=4,
     )  # fmt: skip
     solver.run(4)
     position = solver.read(PATH, "position")
@@ -443,14 +440,12 @@ def test_two_points_are_a_strand():
 # -- hard conditions ---------------------------------------------------------------------------
 
 
-def fine_hair(count=12):
-    """Strands with a hair's own section and moduli."""
+def fine_hair(count=12, direction=(0.0, -1.0, 0.0)):
+    """Strands for a hair's own section and moduli."""
     rng = np.random.default_rng(4)
-    parts = [
-        line(count, 0.01, (0.0, -1.0, 0.0)) + [0.01 * n, 0.0, 0.0] + 1e-3 * rng.random((count, 3))
-        for n in range(3)
-    ]
-    return strands(*parts)
+    starts = [(0.0, 0.0, 0.01 * n) for n in range(3)]
+    parts = [line(count, 0.01, direction, start=start) for start in starts]
+    return strands(*(part + 1e-3 * rng.random((count, 3)) for part in parts))
 
 
 def hair_group():
@@ -497,20 +492,20 @@ def test_wind_of_a_thousand_metres_a_second(direction):
     drag = lk.CoupledDragForce(direction=direction)
     setup = lk.SolverSetup("storm", hair_group(), air, lk.GravityForce(), drag)
     solver = lk.Solver(setup, {"c": fine_hair()})
-    run_or_diverge(solver, 4)
+    run_or_diverge(solver, 2)
 
 
 def test_far_from_the_origin():
     shift = np.array([1.0e5, -2.0e5, 0.5e5])
     found = []
     for offset in (np.zeros(3), shift):
-        near = fine_hair()
+        near = fine_hair(direction=(1.0, 0.0, 0.0))
         curves = lk.Curves(near.positions + offset, near.offsets)
         solver = lk.Solver(lk.SolverSetup("hair", hair_group(), lk.GravityForce()), {"c": curves})
         solver.run(6)
         found.append(solver.read(PATH, "position") - offset)
-    # Places as far away are given to 3e-11 m; a strand's own weight moves it by a centimetre.
-    assert abs(found[0] - fine_hair().positions).max() > 1e-3
+    # Places as far away are given to 3e-11 m; a strand's own weight moves it by centimetres.
+    assert np.ptp(found[0][:, 1]) > 0.01
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-7)
 
 

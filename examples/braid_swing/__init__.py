@@ -1,0 +1,1 @@
+"""A braid swings from a support that moves."""

@@ -1,0 +1,1 @@
+"""Gusts of wind run over a meadow."""
