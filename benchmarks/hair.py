@@ -220,7 +220,8 @@ def joined_figures(strands: int) -> Figures:
             "x",
             1.3,
             "lower",
-            f"most iterations over those of the softest; the same, moduli from {SOFT:g} Pa times {STIFFENINGS[0]:g} to "
+            "most iterations over those of the softest; the same, moduli from "
+            f"{SOFT:g} Pa times {STIFFENINGS[0]:g} to "
             f"{STIFFENINGS[-1]:g}: {', '.join(str(count) for count in counts)} iterations",
         ),
     }
