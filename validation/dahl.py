@@ -27,7 +27,7 @@ PRODUCTION, BEST = 0.01, 0.001
 RATE_DEPENDENCE = 1.0e-6
 LIMIT, SLOPE = 2.0, 500.0  # Fc [N], sigma [N/m]
 AMPLITUDES = (0.002, 0.01)  # X [m]: half of Fc / sigma, and two and a half times that
-LENGTH = 0.1
+LENGTH = 0.3  # longer than any stroke
 QUARTER = 40  # frames from rest to X
 CYCLES = 6
 
