@@ -12,7 +12,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 .PHONY: demo test lint types unit mpi numpy1 validate bench reference clean
 
 demo: $(VENV)/.installed
-	$(BIN)/wtloki example hair_in_wind --output output/hair_in_wind --overwrite
+	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 

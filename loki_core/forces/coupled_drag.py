@@ -141,7 +141,9 @@ class CoupledDragAction(Action):
         volume = self.fluid.volume
         volume.refresh("velocity", "open_fraction", corners=True)
         self.flow, self.reached = self.boundary.gather_open(
-            volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
+            volume.with_ghosts("velocity"),
+            volume.with_ghosts("open_fraction"),
+            self.fluid.settings.ambient_velocity,
         )
         velocity = self._local("velocity")
         filaments = self.target.filaments()
@@ -193,7 +195,9 @@ class CoupledDragAction(Action):
     def feed_back(self, access: Access, step: Step) -> None:
         """Give the points what the fluid received beyond what they have; account for it all."""
         self.fluid.volume.refresh("velocity", corners=True)
-        flow = self.boundary.gather(self.fluid.volume.with_ghosts("velocity"))
+        flow = self.boundary.gather(
+            self.fluid.volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
+        )
         missing = step.dt * self.grip * (flow - self.flow)
         before = self._local("velocity").copy()
         if self.drags_solids:

@@ -36,14 +36,15 @@ def corner_weight(corner, fx, fy, fz):
 @strict_kernel
 def faces_to_points(
     position, offsets, point_coords, bucket_size, volume_rows, neighbours, faces, fraction,
-    has_fraction, values, reached,
+    has_fraction, background, values, reached,
 ):  # fmt: skip
     """Interpolate faces [buckets, 3, r, r, r] at local points: values [n, 3].
 
     Args: offsets int64 [point buckets + 1]; point_coords int32 [point buckets, 3]; volume_rows
         int32 [local point buckets], the volume's Bucket of each or negative; neighbours int32
         [local volume buckets, 27]; fraction [buckets, 3, r, r, r], 0 for faces in solids; reached
-        [n, 3]: sum of the weights of faces that are stored and open.
+        [n, 3]: sum of the weights of faces that are stored and open; background [3]: what faces
+        are that are not stored.
     """
     r = faces.shape[2]
     inverse_h = r / bucket_size
@@ -60,15 +61,17 @@ def faces_to_points(
                     ci = i + (corner >> 2)
                     cj = j + ((corner >> 1) & 1)
                     ck = k + (corner & 1)
+                    weight = corner_weight(corner, fx, fy, fz)
                     if row < 0 or min(ci, cj, ck) < -r or max(ci, cj, ck) >= 2 * r:
+                        total += weight * background[axis]
                         continue
                     bi = 0 if ci < 0 else (2 if ci >= r else 1)
                     bj = 0 if cj < 0 else (2 if cj >= r else 1)
                     bk = 0 if ck < 0 else (2 if ck >= r else 1)
                     source = neighbours[row, bi * 9 + bj * 3 + bk]
                     if source < 0:
+                        total += weight * background[axis]
                         continue
-                    weight = corner_weight(corner, fx, fy, fz)
                     li, lj, lk = ci - (bi - 1) * r, cj - (bj - 1) * r, ck - (bk - 1) * r
                     total += weight * faces[source, axis, li, lj, lk]
                     if has_fraction == 1 and fraction[source, axis, li, lj, lk] > 0.0:

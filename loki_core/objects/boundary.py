@@ -7,6 +7,7 @@ them; values travel to and fro by a plan that is made once per substep.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -108,11 +109,20 @@ class Boundary:
             target[chosen] = part.reshape(-1, *shape)
         self.points.mark_written(name)
 
-    def gather(self, faces: Array) -> Array:
-        """Values at the carrier's points of faces with ghosts. Collective."""
-        return self.gather_open(faces, None)[0]
+    def gather(self, faces: Array, background: Sequence[float] = (0.0, 0.0, 0.0)) -> Array:
+        """Values at the carrier's points of faces with ghosts. Collective.
 
-    def gather_open(self, faces: Array, fraction: Array | None) -> tuple[Array, Array]:
+        Args:
+            background: What faces are that no Bucket has.
+        """
+        return self.gather_open(faces, None, background)[0]
+
+    def gather_open(
+        self,
+        faces: Array,
+        fraction: Array | None,
+        background: Sequence[float] = (0.0, 0.0, 0.0),
+    ) -> tuple[Array, Array]:
         """The same, and how much of the values comes from open faces. Collective."""
         points, volume = self.points, self.volume
         asks = fraction is not None
@@ -121,7 +131,8 @@ class Boundary:
         faces_to_points(
             points.local("position"), points.offsets, points.buckets.coords,
             volume.domain.bucket_size, self.volume_rows, volume.buckets.neighbours, faces,
-            faces if fraction is None else fraction, int(asks), values, reached,
+            faces if fraction is None else fraction, int(asks),
+            np.array(background, np.float64), values, reached,
         )  # fmt: skip
         return self.fetch(values), self.fetch(reached) if asks else reached
 

@@ -8,7 +8,9 @@ keep their volume, and both feel the gradient of the one pressure (Stomakhin et 
 so the pressure matrix has on each face the mobility (1 - phi) m + W^T V (rho V / m) / h^3: the
 solids' inertia as compliance. Without compliance the solids are walls that move as they do. The
 pressure is that against the ambient air at rest; the weight of the displaced air, -rho V g, is the
-hydrostatic part of buoyancy, which points feel in their own solve.
+hydrostatic part of buoyancy, which points feel in their own solve. The gas keeps the mass of whole
+faces, so the sum of momenta is that of drag alone; the reaction in the account of what was
+exchanged is that of the pressure on the points.
 """
 
 from __future__ import annotations

@@ -271,8 +271,10 @@ class Solver:
     def _warn_of_idle_inputs(self) -> None:
         """Say what was given in vain: usually a name that is not quite right."""
         wanted = {stream.name for stream in self.setup.streams()}
+        for _, behavior in self.setup.behaviors():  # some name a stream or an Object
+            wanted |= {value for value in behavior.values().values() if isinstance(value, str)}
         for name in sorted(set(self._given) - wanted):
-            hint = did_you_mean(name, wanted)
+            hint = did_you_mean(name, {stream.name for stream in self.setup.streams()})
             self.warn(f'input "{name}": no enabled Behavior uses it{hint}')
         if not self.objects:
             reasons = "; ".join(f"{one.path}: {one.reason}" for one in self.inactive)
