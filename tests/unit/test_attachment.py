@@ -9,6 +9,8 @@ import loki_core as lk
 from loki_core.constraints.attachment_emission import Geometry, find_pairs
 from loki_core.errors import InputError, SetupError
 
+pytestmark = pytest.mark.compiles
+
 THICK = 2e-3  # m; strands whose rotational inertia is not lost in rounding
 SOFT = 1e6  # Pa
 
