@@ -55,6 +55,11 @@ class Boundary:
             self._taken_at = now
             self._take()
 
+    def is_of(self, step: Step) -> bool:
+        """Whether the points were taken in this substep, whatever the iteration."""
+        taken = self._taken_at
+        return taken is not None and (taken[0], taken[2]) == (step.substep, step.dt)
+
     def forget(self) -> None:
         """Take the points anew, whatever the step: the state was put back."""
         self._taken_at = None

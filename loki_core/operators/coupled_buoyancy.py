@@ -139,7 +139,7 @@ class CoupledBuoyancyAction(Operator):
         projector = self.fluid.projector
         if projector is None:
             return
-        if not self.pushes_fluid:
+        if not self.boundary.is_of(step):
             self.boundary.refresh(step)
         change = self.boundary.gather(projector.gradient_push(step.dt))
         displaced = float(self.fluid.settings.density) * self.target.point_volumes()
