@@ -61,7 +61,10 @@ def test_motion_does_not_depend_on_ranks(runs, scene, ranks):
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("scene", ["strands", "wind"])
-@pytest.mark.parametrize(("written", "read"), [(2, 2), (1, 3), (3, 1), (3, 2)])
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(2, 2), (1, 3), *(pytest.param(3, n, marks=pytest.mark.slow) for n in (1, 2))],
+)
 def test_a_checkpoint_is_continued_on_any_number_of_ranks(runs, tmp_path, scene, written, read):
     whole, checkpoints = runs(scene, written)
     resumed = results(tmp_path, read, scene, "resume", checkpoints)

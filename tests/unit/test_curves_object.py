@@ -476,7 +476,9 @@ def test_steps_of_a_second():
     assert np.all(abs(lengths / 0.01 - 1.0) < 0.2)
 
 
-@pytest.mark.parametrize("direction", ["two_way", "fluid_to_solids"])
+@pytest.mark.parametrize(
+    "direction", ["two_way", pytest.param("fluid_to_solids", marks=pytest.mark.slow)]
+)
 def test_wind_of_a_thousand_metres_a_second(direction):
     air = lk.Group(
         "Wind",
