@@ -92,7 +92,39 @@ def wave_results() -> list[dict]:
     return [{"case": "rayleigh_taylor", "metric": "growth rate", "curves": curves}]
 
 
+def rod_results(case: str, **curves: np.ndarray) -> list[dict]:
+    return [{"case": case, "metric": "shape", "curves": {"n": n, **curves}} for n in (32, 64)]
+
+
+def cantilever_results() -> list[dict]:
+    gamma = np.geomspace(0.01, 100.0, 9)
+    return rod_results("rod_cantilever", gamma=gamma, ratio=0.1 * gamma)
+
+
+def elastica_results() -> list[dict]:
+    alpha = np.geomspace(0.01, 50.0, 9)
+    return rod_results("rod_elastica", alpha=alpha, w=alpha / 60.0, x=1.0 - alpha / 60.0)
+
+
+def coil_results() -> list[dict]:
+    s = np.linspace(-0.5, 0.5, 401)
+    results = rod_results("rod_helical_buckling", s=s)
+    for one in results:  # apart, so that none hides another
+        one["curves"]["envelope"] = np.tanh(0.3 * one["curves"]["n"] * s) ** 2
+    return results
+
+
+def friction_results() -> list[dict]:
+    stretch = 0.01 * np.sin(np.linspace(0.0, 12.0, 400))
+    loop = {"amplitude": 0.01, "stretch": stretch, "force": 200.0 * stretch}
+    return rod_results("dahl", **loop, limit=2.0, slope=500.0)
+
+
 RESULTS = {
+    "dahl": friction_results,
+    "rod_cantilever": cantilever_results,
+    "rod_elastica": elastica_results,
+    "rod_helical_buckling": coil_results,
     "amg_poisson": multigrid_results,
     "energy_retention": energy_results,
     "lcp_dam_break": dam_results,
