@@ -206,7 +206,6 @@ class Volume(Object):
         self.emissions: list[Any] = []
         self.uniform_forces: list[Any] = []
         self.projector: Any = None
-        self.knows_no_neighbour = False  # said already that `around` names nothing
         self.boundaries_of_points: dict[int, Any] = {}  # points in this volume, by Object
         self.viscous = False
         #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.voxels import Voxels
+from loki_core.errors import SetupError
 from loki_core.kernels.mac_grid import bucket_deviation, largest_components, occupied_ranges
 from loki_core.objects.volume_topology import Regions, around_box
 
@@ -68,8 +69,5 @@ def _around(item: Volume) -> list[NDArray[np.int32]]:
         return [around_box(item.scope.domain, lower, upper, item.path)]
     found = item.scope.others.get(name)
     if found is None:
-        if not item.knows_no_neighbour:
-            item.knows_no_neighbour = True
-            item.warning = f'around = "{name}": there is no such input stream or active Object'
-        return []
+        raise SetupError(f'{item.path}.around = "{name}" is neither an input stream nor an Object')
     return [found.occupied_buckets()]
