@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from loki_core.constraints.constraint import Constraint, Elements, Float
 from loki_core.data.accessors import Access
+from loki_core.errors import SetupError
 from loki_core.kernels.constraint_assembly import element_energies, predict_tension, respond
 from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
 from loki_core.objects.couplings import CoupledElements
@@ -103,7 +104,7 @@ class JoiningConstraint(Constraint):
 
     def find_joined(self) -> None:
         """Find the elements that touch this rank's bodies. Collective."""
-        raise NotImplementedError
+        raise SetupError(f"{type(self).__name__} joins bodies and must define find_joined()")
 
     @task(Stage.EVALUATE_CONSTRAINTS)
     def accumulate(self, access: Access, step: Step) -> None:
