@@ -258,9 +258,9 @@ class Rods(Solid):
 
     def redistribute(self) -> None:
         """Move whole strands to their ranks. Collective."""
-        owner_of = dict(zip(self.bodies().tolist(), self.owners().tolist(), strict=True))
+        bodies, owners_of_bodies = self.bodies(), self.owners()  # bodies ascend, as ids do
         for system in (self.particles, self.edges, self.joints):
-            owners = np.array([owner_of[b] for b in system.local("body").tolist()], np.int64)
+            owners = owners_of_bodies[np.searchsorted(bodies, system.local("body"))]
             system.settle(owners)
         self._find_strands()
 
