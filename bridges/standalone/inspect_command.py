@@ -57,20 +57,26 @@ def _lines(found: dict[str, Any], *, verify: bool) -> Iterator[str]:
 
 def _conservation_table(exchanges: dict[str, dict[str, Any]]) -> Iterator[str]:
     """What couplings exchanged since the start, side by side, and what no side accounts for."""
-    sides = ("solids", "fluid", "walls")
+    sides = ("to solids", "to fluid", "to walls", "unanswered")
     for path, one in exchanges.items():
         yield f"  {path}: exchanged in {one['steps']:,} substeps"
         yield f"    {'':<22}{'x':>14}{'y':>14}{'z':>14}"
         for side in sides:
-            yield _vector_line(f"momentum to {side}", one[f"momentum_to_{side}"], "N s")
+            key = f"momentum_{side.replace(' ', '_')}"
+            if key in one:  # caches of earlier versions have fewer
+                yield _vector_line(f"momentum {side}", one[key], "N s")
         yield _vector_line("residual", one["momentum_residual"], "N s")
-        energy = (
-            f"{one['energy_to_solids']:.6g} J to solids, {one['energy_to_fluid']:.6g} J to fluid"
-        )
-        yield f"    energy: {energy}, {one['heat']:.6g} J became heat; mass: {one['mass']:g} kg"
+        energy = f"{one['energy_to_solids']:.6g} J to solids"
+        if one["energy_to_fluid"] is not None:
+            energy += f", {one['energy_to_fluid']:.6g} J to fluid"
+        if one["heat"] is not None:
+            energy += f", {one['heat']:.6g} J became heat"
+        yield f"    energy: {energy}; mass: {one['mass']:g} kg"
 
 
-def _vector_line(name: str, values: list[float], unit: str) -> str:
+def _vector_line(name: str, values: list[float] | None, unit: str) -> str:
+    if values is None:
+        return f"    {name:<22}{'not measured':>14}"
     return f"    {name:<22}" + "".join(f"{value:>14.6g}" for value in values) + f" {unit}"
 
 

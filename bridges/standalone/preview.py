@@ -16,7 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridges.standalone.curves_picture import color_channel, paint_curves, put_strands
-from bridges.standalone.volume_fields import density_channel, occupied_corners, tint_channel
+from bridges.standalone.volume_fields import (
+    density_channel,
+    occupied_corners,
+    own_colors,
+    tint_channel,
+)
 from bridges.standalone.volume_picture import (
     SHADOW_SIZE,
     Surfaces,
@@ -42,6 +47,10 @@ OWN_COLORS = "Cd"  # channel of linear colours that surfaces bring with them
 AZIMUTH = np.radians(35.0)
 VIEW_ANGLE = 30.0  # degrees, of the picture's height
 MARGIN = 0.1  # of the picture, on each side
+#: Radii of points over the extent of what is drawn: at least, at most, and as far as few points are
+#: drawn larger than they are.
+SMALLEST_POINT, LARGEST_POINT = 0.0012, 0.05
+KNOWN_SIZE, UNKNOWN_SIZE = 0.003, 0.02
 MAX_OUTLINE = 20_000  # points of a stream that the camera looks at
 
 
@@ -245,7 +254,9 @@ def _drawn_radius(stream: Mesh, bounds: NDArray[Any]) -> float:
     radius = stream.channels["point"].get("radius")
     own = float(np.median(radius)) if radius is not None and radius.size else 0.0
     crowd = extent / max(8.0, 6.0 * np.sqrt(stream.point_count))
-    return float(np.clip(max(own, crowd), 0.0012 * extent, 0.05 * extent))
+    # Points that know their size are drawn larger only as far as it takes to see them.
+    crowd = min(crowd, (KNOWN_SIZE if own > 0.0 else UNKNOWN_SIZE) * extent)
+    return float(np.clip(max(own, crowd), SMALLEST_POINT * extent, LARGEST_POINT * extent))
 
 
 def _draw_lines(
@@ -346,6 +357,8 @@ def _color_name(stream: Any, color: str | None) -> str | None:
     if isinstance(stream, Curves) and color is None:
         place = color_channel(stream)
         return place[1] if place else None
+    if isinstance(stream, Voxels):
+        return own_colors(stream)
     return _point_values(stream, color)[0] if isinstance(stream, Mesh) else None
 
 

@@ -22,6 +22,8 @@ LARGEST = 1 << 26  # voxels of a dense box; larger ones are made coarser
 REFINED = 4_000_000  # voxels; smaller boxes are refined, at most twice
 CUT = 1e-3  # of the largest density: thinner smoke is not seen
 GLOW_FROM = 800.0  # K, where matter begins to glow visibly (Draper)
+#: Channels of linear colours that solids bring with them.
+COLOR_CHANNELS = ("Cd", "color")
 SMOKE_ALBEDO = (0.94, 0.945, 0.95)
 #: Colours of the map "inferno" of matplotlib, evenly spaced, sRGB.
 INFERNO = (
@@ -140,17 +142,27 @@ def occupied_corners(stream: Voxels, name: str) -> Doubles:
     return np.asarray(stream.origin + (coords[:, None] + corners).reshape(-1, 3) * edge)
 
 
-def dense_field(stream: Voxels, name: str, seen: NDArray[np.bool_], *, around: float) -> DenseField:
+def dense_field(
+    stream: Voxels,
+    name: str,
+    seen: NDArray[np.bool_],
+    *,
+    around: float,
+    component: int | None = None,
+) -> DenseField:
     """Return a channel over the box of the seen blocks, with three voxels of `around` about it.
 
-    Vectors give their length.
+    Vectors give a component, or their length.
 
     Raises:
         InputError: The blocks lie too far apart for a picture.
     """
     channel = stream.channel(name)
     values = channel.values[seen].astype(np.float32)
-    values = values[:, 0] if values.shape[1] == 1 else np.linalg.norm(values, axis=1)
+    if component is None and values.shape[1] > 1:
+        values = np.linalg.norm(values, axis=1)
+    else:
+        values = values[:, component or 0]
     np.nan_to_num(values, copy=False, nan=around, posinf=around, neginf=around)
     coords = stream.coords[seen].astype(np.int64)
     first = coords.min(axis=0)
@@ -183,6 +195,48 @@ def level_set(stream: Voxels) -> DenseField:
     if around <= 0.0:  # a stream that names no background: all around is outside
         around = max(float(channel.values.max()), stream.voxel_size)
     return dense_field(stream, "distance", every, around=around)
+
+
+def own_colors(stream: Voxels) -> str | None:
+    """Return the channel that gives a level set its own linear colours, if it has one."""
+    for name in COLOR_CHANNELS:
+        channel = stream.channels.get(name)
+        if channel is not None and channel.values.shape[1] == 3 and "distance" in stream.channels:
+            return name
+    return None
+
+
+def level_set_colors(stream: Voxels, places: Doubles, *, plain: Sequence[float]) -> Doubles:
+    """Return the linear colours of a level set at places [n, 3] m near its surface.
+
+    Voxels have a colour where they know a primitive; where no voxel around a place does, or the
+    level set has no colours, it is the plain one.
+    """
+    from scipy.ndimage import map_coordinates
+
+    colors = np.tile(np.asarray(plain, np.float64), (len(places), 1))
+    name = own_colors(stream)
+    if name is None:
+        return colors
+    every = np.ones(stream.block_count, bool)
+    known = Voxels(
+        stream.coords, stream.voxel_size, origin=stream.origin,
+        block_resolution=stream.block_resolution,
+    )  # fmt: skip
+    values = stream.channel(name).values.astype(np.float32)
+    weight = np.ones_like(values[:, :1])
+    if "primitive" in stream.channels:
+        weight = (stream.channel("primitive").values >= 0).astype(np.float32)
+    known.set_channel("both", np.concatenate((weight * values, weight), axis=1))
+    parts = []
+    for component in range(4):
+        field = dense_field(known, "both", every, around=0.0, component=component)
+        at = ((places - field.origin) / field.voxel_size - 0.5).T
+        parts.append(map_coordinates(field.values, at, order=1, mode="nearest"))
+    found = parts[3] > 1e-3
+    mean = np.stack(parts[:3], axis=1)[found] / parts[3][found][:, None]
+    colors[found] = np.clip(mean, 0.0, 1.0)
+    return colors
 
 
 # -- boxes -------------------------------------------------------------------------------------

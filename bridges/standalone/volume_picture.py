@@ -21,6 +21,8 @@ from bridges.standalone.volume_fields import (
     Floats,
     gather_smoke,
     level_set,
+    level_set_colors,
+    own_colors,
 )
 from loki_core.data.voxels import Voxels
 
@@ -143,7 +145,10 @@ def paint_volumes(
     scale = 2 if solid else 1  # edges of solids are softened; those of smoke are soft
     seen = surfaces or Surfaces.empty(scale * height, scale * width)
     for stream in volumes.level_sets.values():
+        before = seen.depths.copy()
         _find_level_set(level_set(stream), ((view, seen), (lamp, lit)))
+        if own_colors(stream) is not None:
+            _color_level_set(stream, view, seen, seen.depths < before)
     extent = float(np.max(bounds[1] - bounds[0]))
     medium = (density.values, occupied, density.lattice(), sigma)
     lamps = (towards, strength, lamp.as_array(), lit.depths)
@@ -280,6 +285,18 @@ def _find_level_set(distance: DenseField, views: tuple[tuple[View, Surfaces], ..
             target.normals,
             target.colors,
         )
+
+
+def _color_level_set(stream: Voxels, view: View, seen: Surfaces, chosen: NDArray[np.bool_]) -> None:
+    """Give the places of a perspective view where a level set is seen its own colours."""
+    rows, columns = np.nonzero(chosen)
+    height, width = chosen.shape
+    x = view.aspect * view.slope * ((2.0 * columns + 1.0) / width - 1.0)
+    y = view.slope * (1.0 - (2.0 * rows + 1.0) / height)
+    rays = view.forward + x[:, None] * view.right + y[:, None] * view.upward
+    rays /= np.linalg.norm(rays, axis=1, keepdims=True)
+    places = view.position + seen.depths[chosen][:, None] * rays
+    seen.colors[chosen] = level_set_colors(stream, places, plain=SOLID_COLOR)
 
 
 def _unit(vector: Doubles) -> Doubles:

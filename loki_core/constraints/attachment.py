@@ -26,12 +26,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.behavior import parameter
+from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.attachment_emission import (
     Geometry,
     Spots,
     attached_points,
     find_pairs,
+    geometry_of_particles,
     geometry_of_solid,
 )
 from loki_core.constraints.constraint import ConstraintBehavior
@@ -43,7 +44,8 @@ from loki_core.kernels.attachments import (
     evaluate_attachments,
     transverse_rows,
 )
-from loki_core.objects.anchors import EdgeAnchors, HostAnchors, HostGeometry
+from loki_core.objects.anchors import EdgeAnchors, HostAnchors, HostGeometry, PointAnchors
+from loki_core.objects.joinable import Joinable
 from loki_core.objects.object import Scope
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
@@ -105,6 +107,7 @@ class AttachmentConstraint(ConstraintBehavior):
 
     def validate(self, place: str) -> None:
         """Each kind of emission needs its own."""
+        super().validate(place)
         if self.emission == "explicit" and self.pairs is None:
             raise SetupError(f'{place}.emission = "explicit" needs pairs, the name of a stream')
         if self.emission == "within_range" and self.range is None:
@@ -138,10 +141,10 @@ def _find(scope: Scope, side: str, name: str) -> Any:
             f'{scope.path}.{side} = "{name}" is neither an Object nor an input stream'
             f"{did_you_mean(name, known)}"
         )
-    if not (hasattr(item, "fill_fixed") and "edges" in item.data):
+    if not isinstance(item, Joinable):
         raise SetupError(
-            f'{scope.path}.{side} = "{name}" is a {type(item).__name__}; points of Curves Objects '
-            "and of input streams can be attached"
+            f'{scope.path}.{side} = "{name}" is a {type(item).__name__}; points of Curves and '
+            "Particle Objects and of input streams can be attached"
         )
     return item
 
@@ -159,6 +162,9 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def __init__(self, behavior: Any, source: Any, target: Any) -> None:
         self.items = (source, target)
+        for item in self.items:
+            if item is not None:
+                item.join()
         super().__init__(behavior, source if source is not None else target)
         self.hosts = tuple(
             None if item is not None else self._host(name)
@@ -171,6 +177,17 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def _host(self, name: str) -> HostGeometry:
         kind = type(self.behavior).__name__
         return HostGeometry(self.target, name, label=f'{kind}: input "{name}"')
+
+    def update(self, settings: Behavior, time: float) -> None:
+        """Take the values of the current time; particles have no axes that could be held."""
+        super().update(settings, time)
+        source, held = self.items[0], self.settings.orientation_stiffness
+        if source is not None and not _has_edges(source) and any(value > 0.0 for value in held):
+            raise SetupError(
+                f"{self.path}.orientation_stiffness = {tuple(held)} N*m holds the axes of the "
+                f"source, but {source.path} has particles, which have none; use (0, 0, 0), or "
+                "make it the target"
+            )
 
     # -- what is touched -------------------------------------------------------------------
 
@@ -186,22 +203,46 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add what is read of the other Object."""
+        """Add what is read of the other Object; of each what it has."""
         stage, declaration = super().declare(name, stage, declaration)
-        own = set(self.target.data)
-        if len(self.data) == len(own) or name not in ("emit", "accumulate", "remember"):
+        if name not in ("emit", "accumulate", "remember"):
             return stage, declaration
         more = tuple(f"other_{one}" for one in ("particles.position", *self.reads))
-        return stage, replace(declaration, reads=(*declaration.reads, *more))
+        reads = [one for one in (*declaration.reads, *more) if one.partition(".")[0] in self.data]
+        return stage, replace(declaration, reads=tuple(reads))
 
     # -- emission --------------------------------------------------------------------------
 
     def begin_step(self, step: Step) -> None:
         """Look for pairs, the first time or always; host geometry stands at the step's start."""
         places = [None if host is None else host.at(step, end=False) for host in self.hosts]
+        self._drop_dead()
         if not self.table or bool(self.settings.every_step):
             self._emit_pairs(places)
         self._move_hosts(places)
+        self._find_rows()
+
+    def _drop_dead(self) -> None:
+        """Let particles that are not there any more take their pairs with them. Collective."""
+        if not self.table or self._renewed_for[0] == self.target.system.version:
+            return
+        count = len(self.table["length"])
+        alive = np.ones(count, bool)
+        for item, here in zip(self.items, self._pairs_here(), strict=True):
+            if item is not None and not _has_edges(item):
+                found = item.scope.domain.comm.all_gather(np.flatnonzero(here))
+                alive &= np.isin(np.arange(count), np.concatenate(found))
+        if not alive.all():
+            tension, friction = self.all_tension[alive], self.all_friction[alive]
+            self._take_table({name: values[alive] for name, values in self.table.items()})
+            self.all_tension[:], self.all_friction[:] = tension, friction
+
+    def _find_rows(self) -> None:
+        """Follow particles that changed rows and kept their numbers. Collective."""
+        if self._renewed_for == (self.target.system.version, self.emission):
+            for one in self.anchors:
+                if isinstance(one, PointAnchors):
+                    one.find_rows()
 
     def end_step(self, step: Step) -> None:
         self._move_hosts([None if host is None else host.at(step, end=True) for host in self.hosts])
@@ -214,6 +255,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def _geometry(self, side: int, places: list[Float | None]) -> Geometry:
         item, host, label = self.items[side], self.hosts[side], f"{self.path}.{SIDES[side]}"
         if item is not None:
+            if not _has_edges(item):
+                return geometry_of_particles(item)
             return geometry_of_solid(item, label=label)
         assert host is not None
         attached = attached_points(host.stream, label=host.label)
@@ -234,10 +277,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             domain=scope.domain,
             same=self.items[0] is self.items[1],
             label=f'{self.path}: input "{settings.pairs}"',
+            complete=not settings.every_step,
         )
         if first and found[0].count == 0:
             self.warning = self._why_nothing()
-        kept, fresh = self._matched(found)
+        kept, fresh = self._matched(found, geometries)
         if not first and len(fresh) == 0 and np.array_equal(kept, np.arange(len(self.all_tension))):
             return
         new = self._new_pairs([spots[fresh] for spots in found], geometries, places)
@@ -258,9 +302,12 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             f"points{within}"
         )
 
-    def _matched(self, found: tuple[Spots, Spots]) -> tuple[Int64, Int64]:
+    def _matched(
+        self, found: tuple[Spots, Spots], geometries: list[Geometry]
+    ) -> tuple[Int64, Int64]:
         """Rows of the table that are found again, and found pairs that are not in it."""
-        keys = _pair_keys(found[0].primitive, found[0].weights, found[1].primitive)
+        one, two = (g.named(spots.primitive) for g, spots in zip(geometries, found, strict=True))
+        keys = _pair_keys(one, found[0].weights, two)
         if not self.table:
             return np.empty(0, np.int64), np.arange(len(keys))
         table = self.table
@@ -277,8 +324,9 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         count = spots[0].count
         new: dict[str, Any] = {}
         for side, name in enumerate(SIDES):
-            new[f"{name}_primitive"] = spots[side].primitive
-            new[f"{name}_corners"] = geometries[side].primitives[spots[side].primitive]
+            geometry, primitive = geometries[side], spots[side].primitive
+            new[f"{name}_primitive"] = geometry.named(primitive)
+            new[f"{name}_corners"] = geometry.named(geometry.primitives[primitive])
             new[f"{name}_weights"] = spots[side].weights
             new[f"{name}_tangent"] = np.zeros((count, 3))
             new[f"{name}_director"] = np.zeros((count, 3))
@@ -317,18 +365,15 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         corners, weights = column("corners"), column("weights")
         if item is None:
             return HostAnchors(corners, weights, column("tangent"), column("director"))
+        if not _has_edges(item):
+            return PointAnchors(item, column("primitive"))
         return EdgeAnchors(item, column("primitive"), corners, weights)
 
     # -- elements --------------------------------------------------------------------------
 
     def find_joined(self) -> None:
         """Take the pairs that have a side on this rank."""
-        table, count = self.table, len(self.table["length"])
-        here = np.zeros((2, count), bool)
-        for side, item in enumerate(self.items):
-            if item is not None:
-                corner = table[f"{SIDES[side]}_corners"][:, 0]
-                here[side] = np.isin(corner, item.particles.local("id"))
+        table, here = self.table, self._pairs_here()
         self.numbers = np.flatnonzero(here.any(axis=0))
         self.is_owner = here[0 if self.items[0] is not None else 1][self.numbers]
         self.anchors = []
@@ -345,6 +390,15 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         self._turn, self._length, self._rest, self._has_length = (
             np.ascontiguousarray(table[name][self.numbers]) for name in names
         )
+
+    def _pairs_here(self) -> NDArray[np.bool_]:
+        """Which pairs have their source, and their target, on this rank, [2, count]."""
+        here = np.zeros((2, len(self.table["length"])), bool)
+        for side, item in enumerate(self.items):
+            if item is not None:
+                corner = self.table[f"{SIDES[side]}_corners"][:, 0]
+                here[side] = np.isin(corner, item.particles.local("id"))
+        return here
 
     def _flexibilities(self) -> Float:
         """Flexibility of each element: without a length there is no direction to follow."""
@@ -429,6 +483,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         if "table" in state:
             self._take_table({name: np.array(one) for name, one in state["table"].items()})
             self.all_tension[:], self.all_friction[:] = state["tension"], state["friction"]
+
+
+def _has_edges(item: Any) -> bool:
+    """Whether an Object has frames, on edges; particles have not."""
+    return "edges" in item.data
 
 
 def _pair_keys(source: Int64, weights: Float, target: Int64) -> Int64:

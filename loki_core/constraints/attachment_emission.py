@@ -4,6 +4,8 @@
     closest        every source point with the nearest point of the target
     within_range   every source point with the nearest point of all target primitives in range
 
+Two points of one Object are joined once, not once from either side.
+
 The queries are written once for each kind of boundary: triangles, edges, points. Both geometries
 are whole on every rank here, so that all ranks find the same pairs in the same order.
 """
@@ -60,12 +62,19 @@ class Geometry:
         primitives: Points of triangles, edges or bare points, [m, 3, 2 or 1].
         bodies: Body of each point where points of one body do not attract each other, or None.
         attached: Points that take part as sources.
+        names: What points are called where that is not their place in the list: the ids of
+            particles, ascending, which are born and die. Each of them is a primitive.
     """
 
     places: Float
     primitives: Int64
     bodies: Int64 | None
     attached: NDArray[np.bool_]
+    names: Int64 | None = None
+
+    def named(self, numbers: Int64) -> Int64:
+        """What points, or primitives, of these numbers are called."""
+        return numbers if self.names is None else self.names[numbers]
 
     def at_points(self, points: Int64) -> Spots:
         """Points of the geometry as spots; those that no primitive has are left out."""
@@ -113,6 +122,22 @@ def geometry_of_solid(item: Any, *, label: str) -> Geometry:
     return Geometry(places, edges, bodies, attached_points(stream, label=label))
 
 
+def geometry_of_particles(item: Any) -> Geometry:
+    """A Particle Object as it is now, whole on every rank, in the order of ids. Collective."""
+    particles, comm = item.particles, item.scope.domain.comm
+    parts = [particles.local("id"), particles.local("position").reshape(-1)]
+    if "attached" in particles.channels:
+        parts.append(particles.local("attached") != 0)
+    ids, flat, *attached = (
+        np.concatenate(comm.all_gather(np.ascontiguousarray(part))) for part in parts
+    )
+    order, count = np.argsort(ids), len(ids)
+    chosen = attached[0][order] if attached else np.ones(count, bool)
+    places = flat.reshape(-1, 3)[order]
+    own = np.arange(count, dtype=np.int64)
+    return Geometry(places, own[:, None], own, chosen, ids[order])
+
+
 def find_pairs(
     source: Geometry,
     target: Geometry,
@@ -123,6 +148,7 @@ def find_pairs(
     domain: GridDomain,
     same: bool,
     label: str,
+    complete: bool = True,
 ) -> tuple[Spots, Spots]:
     """Return spots of the source and of the target that belong together.
 
@@ -132,12 +158,13 @@ def find_pairs(
         domain: In which places are relative.
         same: Whether both are one Object: then points of one body are not paired by distance.
         label: What messages call that list.
+        complete: Whether all that the list names has to be there; if not, pairs wait for it.
 
     Raises:
         InputError: The user's list is not one.
     """
     if emission == "explicit":
-        return _explicit(source, target, pairs, domain, label=label)
+        return _explicit(source, target, pairs, domain, complete, label=label)
     spots = source.at_points(np.flatnonzero(source.attached))
     points = source.places_of(spots)
     bodies = source.bodies[source.points_of(spots)] if same and source.bodies is not None else None
@@ -153,22 +180,50 @@ def find_pairs(
             order = np.lexsort((found.primitive, distance, which))
             first = order[np.unique(which[order], return_index=True)[1]]
             which, found = which[first], found[first]
+    if same:
+        rows = _one_way(source, spots[which], found)
+        which, found = which[rows], found[rows]
     return spots[which], found
+
+
+def _one_way(geometry: Geometry, one: Spots, two: Spots) -> Int64:
+    """Rows without those that join two points of a geometry the other way round once more."""
+    a, b = geometry.points_of(one), geometry.points_of(two)
+    key = np.minimum(a, b) * len(geometry.places) + np.maximum(a, b)
+    corner = two.weights.max(axis=1, initial=0.0) >= 1.0 - CORNER
+    rows = np.arange(one.count)
+    _, first = np.unique(key[corner], return_index=True)
+    kept: Int64 = np.sort(np.concatenate((rows[~corner], rows[corner][first])))
+    return kept
 
 
 # -- explicit ------------------------------------------------------------------------------------
 
 
 def _explicit(
-    source: Geometry, target: Geometry, pairs: Any, domain: GridDomain, *, label: str
+    source: Geometry,
+    target: Geometry,
+    pairs: Any,
+    domain: GridDomain,
+    complete: bool,
+    *,
+    label: str,
 ) -> tuple[Spots, Spots]:
     """Pairs by number where channels `source_id` and `target_id` are, else by nearness."""
     if not isinstance(pairs, (Wireframe, Points)):
         raise InputError(f"{label} is a {type(pairs).__name__}; a Wireframe or Points are expected")
     given = pairs.channels["primitive" if isinstance(pairs, Wireframe) else "point"]
     if "source_id" in given and "target_id" in given:
-        one = _numbers(source, given["source_id"], f'{label}: channel "source_id"')
-        two = _numbers(target, given["target_id"], f'{label}: channel "target_id"')
+        sides = ((source, "source_id"), (target, "target_id"))
+        numbers = [
+            _numbers(geometry, given[name], complete, f'{label}: channel "{name}"')
+            for geometry, name in sides
+        ]
+        both = (numbers[0] >= 0) & (numbers[1] >= 0)
+        one, two = (
+            _spots_of(geometry, found[both], f'{label}: channel "{name}"')
+            for (geometry, name), found in zip(sides, numbers, strict=True)
+        )
         return one, two
     if not isinstance(pairs, Wireframe):
         raise InputError(
@@ -180,6 +235,8 @@ def _explicit(
     which, nearest = _closest(_bare(source.places[points]), ends[:, 0], np.inf)
     there, spots = _closest(target, ends[:, 1], np.inf)
     if len(which) < len(ends) or len(there) < len(ends):
+        if not complete:
+            return source.at_points(points[:0]), spots[:0]
         raise InputError(f"{label}: there is nothing that its {len(ends)} edges could join")
     return source.at_points(points[nearest.primitive]), spots
 
@@ -190,17 +247,29 @@ def _bare(places: Float) -> Geometry:
     return Geometry(places, np.arange(count)[:, None], None, np.ones(count, bool))
 
 
-def _numbers(geometry: Geometry, values: Array, label: str) -> Spots:
-    """Points by number, as spots."""
+def _numbers(geometry: Geometry, values: Array, complete: bool, label: str) -> Int64:
+    """Which points are meant; -1 for particles that are not there, where they may be missing."""
     count = len(geometry.places)
     if values.ndim != 1 or values.dtype.kind not in "iu":
         raise InputError(f"{label} is {values.dtype}{list(values.shape)}; one integer is expected")
-    wrong = np.atleast_1d((values < 0) | (values >= count))
+    found = values.astype(np.int64)
+    if geometry.names is not None:
+        place = np.searchsorted(geometry.names, found)
+        is_there = np.append(geometry.names, -1)[place] == found
+        found = np.where(is_there, place, -1).astype(np.int64)
+    may_miss = geometry.names is not None and not complete
+    wrong = values < 0 if may_miss else (found < 0) | (found >= count)
     if np.any(wrong):
         row = int(np.argmax(wrong))
-        raise InputError(f"{label}[{row}] = {int(values[row])} is not one of {count} points")
-    spots = geometry.at_points(values.astype(np.int64))
-    if spots.count < len(values):
+        points = "points" if geometry.names is None else "particles that are there"
+        raise InputError(f"{label}[{row}] = {int(values[row])} is not one of {count} {points}")
+    return found
+
+
+def _spots_of(geometry: Geometry, points: Int64, label: str) -> Spots:
+    """Points by number, as spots."""
+    spots = geometry.at_points(points)
+    if spots.count < len(points):
         raise InputError(f"{label} names points that no primitive has")
     return spots
 

@@ -1,4 +1,5 @@
-"""Collision Constraint: solids stay outside of colliders, and rub against them (paper, 6.3).
+"""Collision Constraint: solids and particles stay outside of colliders, and rub against them
+(paper, 6.3).
 
 Implicit penalties at the contacts that `contact_detection.py` finds, with n the normal, h the step
 and u the collider's velocity:
@@ -39,6 +40,7 @@ from loki_core.constraints.contact_detection import (
 from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.constraint_assembly import predict_tension, scatter_elements
 from loki_core.objects.body_collider import colliders_of
+from loki_core.objects.joinable import Joinable
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -56,7 +58,7 @@ LEAVES = 4.0  # times the depth at rest: above the surface by more, a contact is
 
 
 class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
-    """Let the Colliders of the Group stop the solids in it."""
+    """Let the Colliders of the Group stop the solids and particles in it."""
 
     stiffness: float | None = parameter(
         None,
@@ -71,7 +73,7 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
         doc="Largest friction over the normal force (Coulomb's law).",
     )
     thickness: float = parameter(
-        0.0, unit="m", minimum=0.0, doc="Distance that is kept beyond the solid's own radius."
+        0.0, unit="m", minimum=0.0, doc="Distance that is kept beyond the points' own radius."
     )
     edge_samples: int = parameter(
         1, minimum=0, maximum=64, doc="Points of every edge at which contacts are looked for."
@@ -98,13 +100,17 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
     """
 
     components = 3
+    has_multipliers = False
     has_damping = False
     has_friction = False  # of Dahl's kind
 
     sites: Sites
     contacts: Contacts
+    _sites_of: tuple[int, int] = (-1, -1)  # version of the system, layout of the points
+    _told_at = -1
 
     def __init__(self, behavior: Any, target: Any) -> None:
+        target.join()
         super().__init__(behavior, target)
         target.particles.add_channel(MEMORY, np.float64, (5,))
         samples = int(behavior.edge_samples)
@@ -113,13 +119,15 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Solids have what contacts act on."""
-        return super().acts_on(item)
+        """Solids and particles have what contacts act on."""
+        return isinstance(item, Joinable)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
         """A repeated solve writes what solves write: memories and tensions."""
+        if name == "remember":  # friction of Dahl's kind, which contacts have not
+            return stage, declaration
         stage, declaration = super().declare(name, stage, declaration)
         if name != "correct":
             return stage, declaration
@@ -146,12 +154,14 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
 
     @task(Stage.EMIT_CONSTRAINTS)
     def emit(self, access: Access, step: Step) -> None:
-        """Find where contacts may be, where bodies changed."""
-        if self.elements_version == self.target.system.version:
-            return
-        self.elements = self.find_elements()
-        self.elements_version = self.target.system.version
-        self.sites = find_sites(self.target, int(self.behavior.edge_samples))
+        """Find where contacts may be, where bodies changed or points changed rows."""
+        version, layout = self.target.system.version, self.target.particles.layout_version
+        if self.elements_version != version:
+            self.elements = self.find_elements()
+            self.elements_version = version
+        if self._sites_of != (version, layout):
+            self.sites = find_sites(self.target, int(self.behavior.edge_samples))
+            self._sites_of = (version, layout)
 
     def _thickness(self) -> Float:
         """Distance that vertices keep [m]."""
@@ -161,21 +171,29 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
     @task(Stage.INGEST)
     def prepare(self, access: Access, step: Step) -> None:
         """Tell colliders how far contacts reach."""
-        reach = float(np.max(self._thickness(), initial=0.0))
+        self._tell_reach()
+
+    @task(Stage.NUMBER_SOLIDS)
+    def follow(self, access: Access, step: Step) -> None:
+        """Tell them again where points may have come."""
+        if self._told_at != self.target.particles.layout_version:
+            self._tell_reach()
+
+    def _tell_reach(self) -> None:
+        self._told_at = self.target.particles.layout_version
+        largest = float(np.max(self._thickness(), initial=0.0))
+        reach = self.target.system.comm.maximum(largest)
         for collider in colliders_of(self.target):
             collider.need(reach)
 
     # -- detection -------------------------------------------------------------------------
 
-    @task(
-        Stage.DETECT_CONTACTS,
-        reads=("particles.position", "particles.start_position", "particles.pinned"),
-    )
+    @task(Stage.DETECT_CONTACTS, reads=("particles.position", "particles.start_position"))
     def find_contacts(self, access: Access, step: Step) -> None:
         """Find the points that may touch a collider in this step."""
         sites, colliders = self.sites, colliders_of(self.target)
         # An edge that leaves what holds it, such as a hair's root, may begin inside.
-        held = access["particles.pinned"][sites.carriers].any(axis=1)
+        held = self.target.held_points()[sites.carriers].any(axis=1)
         free = np.flatnonzero(~held)
         position = sites.blend(free, access["particles.position"])
         self._start = sites.blend(free, access["particles.start_position"])
@@ -294,7 +312,8 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
     def _reconsider(self, slide: Float) -> None:
         """Which contacts push and how they slide, after what the last solve found."""
         gap = self.contacts.separation
-        self.active = (self.active & (self.normal_force > 0.0)) | (gap < 0.0)
+        pushed = self.active & (self.normal_force > 0.0)
+        self.active = (pushed & np.isfinite(gap)) | (gap < 0.0)  # no way in, no contact
         fresh = self._share / self._dt**2 * np.maximum(-gap, 0.0)
         found = np.where(self.normal_force > 0.0, self.normal_force, fresh)
         self._pressure = 0.5 * (self._pressure + found)  # else impacts would ring on
@@ -304,7 +323,7 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
         """Slope of friction for slides of this size; negative sizes stick."""
         self._limit = np.where(self.active, self._mu * self._pressure, 0.0)
         most = np.where(self.active & (self._mu > 0.0), self.k, 0.0)
-        self._grip = np.minimum(self._limit / np.maximum(size, 1e-300), most)
+        self._grip = np.minimum(self._limit / np.maximum(size, 1e-200), most)
         held = np.linalg.norm(self._sticking, axis=1)
         self._breaks = self.active & (held > self._limit * (1.0 + 1e-6))
 

@@ -4,7 +4,8 @@ The author gives the elements (which unknowns belong together), C and its gradie
 stiffness k = 2 S; optionally the second derivative of C, and the derivative of C in its rest
 parameters. From that come forces and matrices, Rayleigh damping, Dahl friction, the potential for
 the line search, and the derivatives that inverse dynamics needs. The formulas are in
-`kernels/constraint_assembly.py`.
+`kernels/constraint_assembly.py`. In compliance mode Lagrange multipliers carry what is stiff
+(`compliance.py`): then a Constraint may be rigid.
 """
 
 from __future__ import annotations
@@ -17,9 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
+from loki_core.constraints.compliance import Compliance
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
 from loki_core.kernels.constraint_assembly import (
+    comply,
     element_energies,
     predict_tension,
     respond,
@@ -27,6 +30,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_elements,
     scatter_matrices,
 )
+from loki_core.objects.solid import Solid
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -35,10 +39,23 @@ from loki_core.sparse_parameters import snake_case
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
+RIGID = 1.0e9  # stiffness that stands for a rigid Constraint where one is asked for
+
 
 class ConstraintBehavior(Behavior, abstract=True, kind="constraint"):
-    """What every Constraint of solids offers: two kinds of damping."""
+    """What every Constraint of solids offers: two modes, and two kinds of damping."""
 
+    mode: str = parameter(
+        "stiffness",
+        choices=("stiffness", "compliance"),
+        doc="Springs in the matrix; or multipliers, for what is very stiff or rigid.",
+    )
+    compliance: float | None = parameter(
+        None,
+        minimum=0.0,
+        doc="In compliance mode: inverse of all stiffness that is not 0, 0 is rigid; none takes it "
+        "from the stiffness.",
+    )
     damping_time: float = parameter(
         0.0,
         unit="s",
@@ -53,6 +70,14 @@ class ConstraintBehavior(Behavior, abstract=True, kind="constraint"):
     friction_stiffness: float = parameter(
         0.0, minimum=0.0, doc="Dahl friction: its slope at rest, force or moment over change."
     )
+
+    def validate(self, place: str) -> None:
+        """A compliance is for its mode alone."""
+        if self.compliance is not None and self.mode != "compliance":
+            raise SetupError(
+                f'{place}.compliance = {self.compliance} has no effect with mode = "{self.mode}"; '
+                'set mode = "compliance"'
+            )
 
 
 @dataclass(frozen=True)
@@ -90,12 +115,13 @@ class Constraint(Action):
         elements: What it acts on, in the numbering of the joint system.
         elements_version: Changes when those do.
         value, gradient, tension: C [n, m], its gradient [n, m, d], and 2 S C with damping [n, m]
-            of the last Newton iteration.
+            of the last Newton iteration; in compliance mode the part that the matrix carries.
+        soft: What compliance mode keeps.
     """
 
     components: ClassVar[int] = 1
     place: ClassVar[str] = "particles"
-    reads: ClassVar[tuple[str, ...]] = ()
+    reads: tuple[str, ...] = ()
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
     joins_bodies: ClassVar[bool] = False
@@ -105,6 +131,7 @@ class Constraint(Action):
     gradient: Float
     k: Float
     k_step: int
+    soft: Compliance
     _stiffness_of: Any = None  # what k was found for
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -121,8 +148,8 @@ class Constraint(Action):
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Constraints act on solids; most ask for more."""
-        return hasattr(item, "fill_fixed")
+        """Constraints act on solids; most ask for more, few for less."""
+        return isinstance(item, Solid)
 
     # -- the author's part -----------------------------------------------------------------
 
@@ -142,6 +169,14 @@ class Constraint(Action):
         """Return k = 2 S as `(values [n or 1, m], step)`."""
         raise SetupError(f"{type(self).__name__} is a Constraint and must define stiffness()")
 
+    def stiffness_in_use(self) -> tuple[Float, int]:
+        """The same, or the inverse of a given compliance where it is not 0; a large k if rigid."""
+        k, step = self.stiffness()
+        given = self.settings.compliance if self.has_multipliers else None
+        if given is not None:
+            k = np.where(k > 0.0, 1.0 / max(float(given), 1.0 / RIGID), 0.0)
+        return k, step
+
     def hessian(self, matrices: Float) -> None:
         """Write d2C/dx2 [n, d, d] where `has_hessian` says that there is one."""
 
@@ -159,7 +194,12 @@ class Constraint(Action):
         """Take such parameters; override, and count `target.parameter_version` up."""
         raise SetupError(f"{type(self).__name__} has no rest parameters")
 
-    # -- damping ---------------------------------------------------------------------------
+    # -- mode and damping ------------------------------------------------------------------
+
+    @property
+    def has_multipliers(self) -> bool:
+        """Whether multipliers carry what it does."""
+        return bool(self.behavior.mode == "compliance")
 
     @property
     def has_damping(self) -> bool:
@@ -225,7 +265,7 @@ class Constraint(Action):
             self._renew_elements()
         found_for = (id(self.settings), self.target.parameter_version)
         if self._stiffness_of != found_for or self.target.paints:
-            self.k, self.k_step = self.stiffness()
+            self.k, self.k_step = self.stiffness_in_use()
             self._stiffness_of = found_for
         if self.has_damping:
             self.evaluate_only(self.start)
@@ -241,12 +281,29 @@ class Constraint(Action):
         self.tension, self.slope = np.zeros((n, m)), np.zeros((n, m))
         self.gradient = np.zeros((n, m, d))
         self.diagonal = np.zeros((n, len(self.curved)))
+        if self.has_multipliers:
+            self.soft = Compliance(self)
+
+    @property
+    def joint_dofs(self) -> NDArray[np.int32]:
+        """Unknowns of each element in the joint system, own ones and then ghosts, [n, d]."""
+        return self.elements.dofs
 
     @task(Stage.EVALUATE_CONSTRAINTS)
     def accumulate(self, access: Access, step: Step) -> None:
         """Add forces and stiffness to the joint system."""
         self.evaluate(self.value, self.gradient)
         self._respond(step.dt)
+        if not self.has_multipliers:
+            self.scatter()
+
+    def enter_multipliers(self, diagonal: Float) -> None:
+        """Add the matrix's part in compliance mode, when all else is in the joint system.
+
+        Args:
+            diagonal: That of the matrix so far, own unknowns and ghosts, [size].
+        """
+        self.soft.split(self.joint_dofs, diagonal)
         self.scatter()
 
     def scatter(self) -> None:
@@ -290,21 +347,39 @@ class Constraint(Action):
         stretch of the step itself. As geometric stiffness it would hold the strand in place; what
         the solve balanced is the tension that is really there.
         """
-        if self.has_hessian:
+        if self.has_multipliers:
+            self.soft.take(self.joint_dofs, change)
+        if self.has_hessian and self.has_multipliers:
+            self.solved_tension()[:] = self.soft.tension
+        elif self.has_hessian:
             tension = self.solved_tension()
             predict_tension(
                 self.elements.dofs, self.gradient, self.tension, self.slope, change, tension
             )
 
+    def _compliances(self) -> tuple[Float, int]:
+        """Inverse stiffness `(values [n or 1, m], step)`; infinite where there is none."""
+        given = self.settings.compliance
+        carried = self.k > 0.0
+        inverse = np.divide(1.0, self.k, out=np.full_like(self.k, np.inf), where=carried)
+        return inverse if given is None else np.where(carried, float(given), np.inf), self.k_step
+
     def _respond(self, dt: float) -> Float:
+        """Tension and slope of the present values; returns friction."""
         friction = np.zeros_like(self.value if self.has_friction else self.value[:1])
+        if self.has_multipliers:
+            comply(
+                self.value, self.start, *self._compliances(), *self._damping(), dt,
+                self.soft.residual, self.soft.give, self.tension, self.slope, friction,
+            )  # fmt: skip
+            return friction
         respond(
             self.value, self.start, self.k, self.k_step, *self._damping(), dt, self.tension,
             self.slope, friction,
         )  # fmt: skip
         return friction
 
-    @task(Stage.MOVE_PARTICLES)
+    @task(Stage.REMEMBER_CONSTRAINTS)
     def remember(self, access: Access, step: Step) -> None:
         """Keep the friction at the end of the step."""
         self.evaluate_only(self.value)
@@ -316,6 +391,9 @@ class Constraint(Action):
     def energies(self, dt: float) -> Float:
         """What each element stores and will dissipate in the step [J], at the present state."""
         self.evaluate_only(self.value)
+        if self.has_multipliers:
+            self._respond(dt)
+            return self.soft.energies()
         energy = np.empty(self.elements.count)
         element_energies(self.value, self.start, self.k, self.k_step, *self._damping(), dt, energy)
         return energy

@@ -60,10 +60,9 @@ class Sites:
 
 
 def find_sites(target: Any, samples: int) -> Sites:
-    """Return all vertices of a solid, and this many points inside every edge of it."""
-    offsets = target.particles.body_offsets()
+    """Return all points of an Object, and this many points inside every edge of it."""
     vertices = np.arange(target.particles.count, dtype=np.int64)
-    body = [np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))]
+    body = [target.point_bodies()]
     carriers, weights = [np.stack((vertices, vertices), axis=1)], [np.ones((len(vertices), 2))]
     weights[0][:, 1] = 0.0
     row, place = [vertices], [np.full(len(vertices), -1, np.int64)]

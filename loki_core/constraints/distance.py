@@ -9,6 +9,7 @@ Constraints go by.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import ConstraintBehavior
 from loki_core.constraints.stretching import EdgeConstraint
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -41,26 +42,35 @@ class DistanceConstraint(ConstraintBehavior):
 class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
     """Adds the energy k (|e| - s d)^2 / 2."""
 
-    reads = ("edges.rest_distance", "edges.tangent", "edges.length")
-
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        target.data["edges"].add_channel("rest_distance", np.float64)
+        self.rest_name = f"rest_{self._channel_prefix}"  # several may act on an Object
+        self.reads = (f"edges.{self.rest_name}", "edges.tangent", "edges.length")
+        target.data["edges"].add_channel(self.rest_name, np.float64)
 
-    @task(Stage.INGEST, reads=("edges.rest_length",), writes=("edges.rest_distance",))
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """The lengths of the start have a channel of their own."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "measure":
+            declaration = replace(declaration, writes=(f"edges.{self.rest_name}",))
+        return stage, declaration
+
+    @task(Stage.INGEST, reads=("edges.rest_length",))
     def measure(self, access: Access, step: Step) -> None:
         """Take the lengths of the start."""
-        access["edges.rest_distance"][:] = access["edges.rest_length"]
+        access[f"edges.{self.rest_name}"][:] = access["edges.rest_length"]
 
     def rest_parameters(self) -> Float:
         """Lengths without force."""
-        lengths: Float = (self._scale() * self.target.edges.local("rest_distance"))[:, None]
+        lengths: Float = (self._scale() * self.target.edges.local(self.rest_name))[:, None]
         return lengths
 
     def set_rest_parameters(self, values: Float) -> None:
         scale = self._scale()
         usable = scale > 0.0
-        kept = self.target.edges.local("rest_distance")
+        kept = self.target.edges.local(self.rest_name)
         kept[usable] = values[usable, 0] / scale[usable]
 
     def stiffness(self) -> tuple[Float, int]:

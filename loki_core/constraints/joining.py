@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from loki_core.constraints.constraint import Constraint, Elements, Float
 from loki_core.data.accessors import Access
 from loki_core.errors import SetupError
-from loki_core.kernels.constraint_assembly import element_energies, predict_tension, respond
+from loki_core.kernels.constraint_assembly import (
+    comply,
+    element_energies,
+    predict_tension,
+    respond,
+)
 from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
 from loki_core.objects.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
@@ -81,7 +86,7 @@ class JoiningConstraint(Constraint):
         if wanted != self._renewed_for:
             self._renewed_for = wanted
             self._renew_elements()
-        self.k, self.k_step = self.stiffness()
+        self.k, self.k_step = self.stiffness_in_use()
         if self.has_damping:
             self.evaluate_only(self.start)
         else:
@@ -106,11 +111,20 @@ class JoiningConstraint(Constraint):
         """Find the elements that touch this rank's bodies. Collective."""
         raise SetupError(f"{type(self).__name__} joins bodies and must define find_joined()")
 
+    @property
+    def joint_dofs(self) -> NDArray[np.int32]:
+        return self.coupled.dofs
+
     @task(Stage.EVALUATE_CONSTRAINTS)
     def accumulate(self, access: Access, step: Step) -> None:
         """Add forces and stiffness to the joint system."""
         self.evaluate(self.value, self.gradient)
         self._respond(step.dt)
+        if not self.has_multipliers:
+            self.scatter()
+
+    def scatter(self) -> None:
+        """Bring forces and stiffness of the present values to the joint system."""
         element_forces(self.gradient, self.tension, self._forces)
         self._matrices[:] = 0.0
         add_element_stiffness(self.gradient, self.slope, self._matrices)
@@ -126,6 +140,10 @@ class JoiningConstraint(Constraint):
     def take_solution(self, change: Float) -> None:
         """Keep the tension to first order after a correction. Collective."""
         extended = self.target.system.with_ghosts(change)
+        if self.has_multipliers:
+            self.soft.take(self.joint_dofs, extended)
+            self._solved[:] = self.soft.tension
+            return
         predict_tension(
             self.coupled.dofs, self.gradient, self.tension, self.slope, extended, self._solved
         )
@@ -133,6 +151,9 @@ class JoiningConstraint(Constraint):
     def energies(self, dt: float) -> Float:
         """What each element of this rank stores and will dissipate in the step [J]. Collective."""
         self.evaluate_only(self.value)
+        if self.has_multipliers:
+            self._respond(dt)
+            return self.soft.energies()[self.is_owner]
         energy, work = (np.empty(self.elements.count) for _ in range(2))
         element_energies(
             self.value, self.start, self.k, self.k_step, *self._without_friction(), dt, energy
@@ -145,6 +166,8 @@ class JoiningConstraint(Constraint):
 
     def _respond(self, dt: float) -> Float:
         """Tension and slope; friction is that of the first components."""
+        if self.has_multipliers:
+            return self._comply(dt)
         respond(
             self.value, self.start, self.k, self.k_step, *self._without_friction(), dt,
             self.tension, self.slope, np.zeros((1, self.components)),
@@ -156,6 +179,26 @@ class JoiningConstraint(Constraint):
         respond(value, start, *self._friction_alone(), dt, tension, slope, friction)
         self.tension[:, : self.rubbing] += tension
         self.slope[:, : self.rubbing] += slope
+        return friction
+
+    def _comply(self, dt: float) -> Float:
+        """The same in compliance mode."""
+        soft, (compliance, step) = self.soft, self._compliances()
+        comply(
+            self.value, self.start, compliance, step, *self._without_friction(), dt,
+            soft.residual, soft.give, self.tension, self.slope, np.zeros((1, self.components)),
+        )  # fmt: skip
+        if not self.has_friction:
+            return np.zeros((0, self.rubbing))
+        value, start = self._rubbing_part(self.value), self._rubbing_part(self.start)
+        residual, give, tension, slope, friction = (np.zeros_like(value) for _ in range(5))
+        relaxation, rate_step = self._without_friction()[:2]
+        comply(
+            value, start, self._rubbing_part(compliance), step, relaxation, rate_step,
+            *self._friction_alone()[4:], dt, residual, give, tension, slope, friction,
+        )  # fmt: skip
+        soft.residual[:, : self.rubbing], soft.give[:, : self.rubbing] = residual, give
+        self.tension[:, : self.rubbing], self.slope[:, : self.rubbing] = tension, slope
         return friction
 
     def _without_friction(self) -> tuple[Any, ...]:
@@ -178,7 +221,7 @@ class JoiningConstraint(Constraint):
         """Tension is always remembered."""
         yield from super(Constraint, self).tasks()
 
-    @task(Stage.MOVE_PARTICLES)
+    @task(Stage.REMEMBER_CONSTRAINTS)
     def remember(self, access: Access, step: Step) -> None:
         """Keep tension and friction at the end of the step."""
         kept = [self._solved]
@@ -189,6 +232,15 @@ class JoiningConstraint(Constraint):
         self.all_tension[numbers] = rows[:, : self.components]
         if self.has_friction:
             self.all_friction[numbers] = rows[:, self.components :]
+
+    def from_owners(self, rows: Float) -> Float:
+        """Rows of this rank's elements [n, c] as their owners have them. Collective."""
+        if self.target.scope.domain.comm.size == 1:
+            return rows
+        numbers, shared = self._shared(rows)
+        order = np.argsort(numbers, kind="stable")
+        found: Float = shared[order][np.searchsorted(numbers[order], self.numbers)]
+        return found
 
     def _shared(self, rows: Float) -> tuple[Int64, Float]:
         """Rows [n, c] of all ranks' elements, each once, and their numbers. Collective."""

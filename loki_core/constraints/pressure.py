@@ -32,7 +32,7 @@ from loki_core.kernels.mac_grid import (
     subtract_pressure_gradient,
     total_pressure,
 )
-from loki_core.linear_solvers.choice import NAMES
+from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import (
     FluidSolve,
     attainable,
@@ -55,7 +55,9 @@ class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     max_iterations: int = parameter(
         200, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
     )
-    solver: str = parameter("auto", choices=NAMES, doc="Linear solver; auto suits the system.")
+    solver: str = parameter(
+        "auto", choices=NAMES_FOR_FLUIDS, doc="Linear solver; auto suits the system."
+    )
 
 
 class PressureAction(Action, behavior=PressureMaterial):
@@ -70,6 +72,8 @@ class PressureAction(Action, behavior=PressureMaterial):
         target.projector = self
         self._solve = FluidSolve()
         self._matrix_version: Any = None
+        self._assembled_for: Any = None  # that, and the frame
+        self._frame: int | None = None
         self.report: SolveReport | None = None
         self._pushed = 0.0  # part of the step for which the pressure has acted already
         self._pushing: Array | None = None  # that pressure, where Newton iterations change it
@@ -101,9 +105,15 @@ class PressureAction(Action, behavior=PressureMaterial):
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
 
-    def begin_step(self) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
+        """Keep nothing of the state that was left."""
+        self._matrix_version = self._assembled_for = None
+        self._solve.forget()
+
+    def begin_step(self, frame: int) -> None:
         """Forget how long the pressure pushed in the step before."""
         self._pushed, self._pushing = 0.0, None
+        self._frame = frame
 
     def push(self, dt: float) -> None:
         """Let the present pressure act on the target's velocity for a time dt [s]. Collective.
@@ -220,7 +230,9 @@ class PressureAction(Action, behavior=PressureMaterial):
         version = (target.geometry_version, volume.layout_version)
         if version == self._matrix_version and not changes:
             return
-        self._matrix_version = version
+        # A run may be resumed at a frame: what changes is made anew there in every run.
+        similar = self._assembled_for == (version, self._frame)
+        self._matrix_version, self._assembled_for = version, (version, self._frame)
         kind, fraction = volume.with_ghosts("kind"), volume.with_ghosts("open_fraction")
         neighbours = volume.buckets.neighbours
         none = fraction[:1]
@@ -257,7 +269,7 @@ class PressureAction(Action, behavior=PressureMaterial):
             # What compliance holds, of the gas or of a part of it, is found by the sums of rows.
             has_pockets=bool(target.colliders) or compliance is not None,
         )
-        self._solve.prepare(system, str(self.settings.solver))
+        self._solve.prepare(system, str(self.settings.solver), similar=similar)
 
     def _is_closed(self) -> bool:
         """Whether no cell touches ambient air, on any rank."""

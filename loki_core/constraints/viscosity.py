@@ -21,7 +21,7 @@ from loki_core.kernels.viscous_stress import (
     fill_viscous_matrix,
     fill_viscous_rhs,
 )
-from loki_core.linear_solvers.choice import NAMES
+from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.pipeline.action import Action
@@ -46,7 +46,9 @@ class ViscosityMaterial(Behavior, kind="constraint", exclusive=True):
     max_iterations: int = parameter(
         500, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
     )
-    solver: str = parameter("auto", choices=NAMES, doc="Linear solver; auto suits the system.")
+    solver: str = parameter(
+        "auto", choices=NAMES_FOR_FLUIDS, doc="Linear solver; auto suits the system."
+    )
 
 
 class ViscosityAction(Action, behavior=ViscosityMaterial):

@@ -9,6 +9,7 @@ element, n = 1. Each channel knows how it follows a change of coordinates (its t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
@@ -194,3 +195,24 @@ class ChannelTable(Mapping[str, Channels]):
 
 def _can_transform(array: Array) -> bool:
     return array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] == 3
+
+
+def check_values(values: Array, shape: tuple[int, ...], *, label: str, unit: str = "") -> None:
+    """Raise InputError that names a channel whose values have another shape or are not finite.
+
+    Args:
+        values: One value per element, shape [n, *shape].
+        label: Stream, location and name of the channel.
+    """
+    if values.shape[1:] != shape:
+        found, expected = (math.prod(size) for size in (values.shape[1:], shape))
+        raise InputError(f"{label} has {found} numbers an element; expected {expected}")
+    if values.dtype.kind != "f":
+        return
+    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise InputError(
+            f"{label}[{row}] = {values[row].tolist()}{' ' if unit else ''}{unit} "
+            f"({int(bad.sum())} of {len(values)} elements); expected finite numbers"
+        )

@@ -107,6 +107,16 @@ class ParticleSystem:
         values[: self.count + self.ghost_count] = default
         self.channels[name] = ParticleChannel(name, dtype, shape, default, values)
 
+    def store_as(self, dtype: DTypeLike) -> None:
+        """Keep all floating-point channels in another precision, before there are particles."""
+        if self.capacity:
+            raise SetupError(f"{self.name}: there are particles already, of type {self.dtype}")
+        self.dtype = np.dtype(dtype)
+        for channel in self.channels.values():
+            if channel.dtype.kind == "f":
+                channel.dtype = self.dtype
+                channel.values = np.empty((0, *channel.shape), self.dtype)
+
     def channel(self, name: str) -> ParticleChannel:
         """The channel of this name, or an error that suggests one."""
         if name not in self.channels:

@@ -11,7 +11,9 @@ transpose of the gather, and as derivative the Schur complement of the points,
 since a point that is dragged gives way. Viscosity and pressure honour D, so when they are done the
 fluid has received h (W^T pull - D (u^{k+1} - u^k)). What the points have not got of that yet,
 h diag(K') W (u^{k+1} - u^k), they get after the last iteration: both sides have the same impulse
-to round-off.
+to round-off. The account of it measures either side by itself, the fluid's on the faces: so its
+residual is a true one, as small as the precision in which faces are stored.
+
 With one coefficient for all this is backward Euler of both together, whose slip falls by the
 factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
 """
@@ -90,7 +92,8 @@ class CoupledDragAction(Action):
     def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
-        self.exchange = Exchange(target.scope.domain.comm)
+        one_way = behavior.direction != "two_way"
+        self.exchange = Exchange(target.scope.domain.comm, is_one_way=one_way)
         target.need_jacobian()
         if self.drags_fluid:
             fluid.need_drag()
@@ -112,14 +115,13 @@ class CoupledDragAction(Action):
     def tasks(self) -> Any:
         """Those of the chosen direction."""
         for one in super().tasks():
-            if one.name in ("drag_fluid", "feed_back") and not self.drags_fluid:
-                continue
             yield self._completed(one)
 
     def _completed(self, one: Task) -> Task:
-        declared = one.declaration
-        if one.name in ("drag_solids", "feed_back") and not self.drags_solids:
-            declared = replace(declared, accumulates=())
+        acts = self.drags_fluid if one.name in ("drag_fluid", "feed_back") else True
+        if one.name in ("drag_solids", "feed_back"):
+            acts = acts and self.drags_solids
+        declared = one.declaration if acts else replace(one.declaration, accumulates=())
         return replace(one, declaration=declared)
 
     # -- the moments of a step -------------------------------------------------
@@ -131,7 +133,6 @@ class CoupledDragAction(Action):
             "particles.velocity",
             "particles.radius",
             "volume.velocity",
-            "volume.open_fraction",
         ),
         accumulates=("particles.force", "particles.jacobian"),
     )
@@ -139,11 +140,9 @@ class CoupledDragAction(Action):
         """Find the flow at the points and what it does to them."""
         self.boundary.refresh(step)
         volume = self.fluid.volume
-        volume.refresh("velocity", "open_fraction", corners=True)
-        self.flow, self.reached = self.boundary.gather_open(
-            volume.with_ghosts("velocity"),
-            volume.with_ghosts("open_fraction"),
-            self.fluid.settings.ambient_velocity,
+        volume.refresh("velocity", corners=True)
+        self.flow, self.stored = self.boundary.gather_stored(
+            volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
         )
         velocity = self._local("velocity")
         filaments = self.target.filaments()
@@ -172,12 +171,12 @@ class CoupledDragAction(Action):
 
     @task(
         Stage.TRANSFER_SOLIDS_TO_GRID,
-        reads=("particles.velocity", "particles.mass"),
+        reads=("particles.velocity", "particles.mass", "volume.velocity"),
         accumulates=("volume.force", "volume.drag"),
     )
     def drag_fluid(self, access: Access, step: Step) -> None:
         """Bring the reaction, and how it falls when the fluid gives way, to the faces."""
-        velocity = self._local("velocity")
+        self.velocity = velocity = self._local("velocity").copy()
         count = len(velocity)
         held = self.target.held_points() if self.drags_solids else np.ones(count, np.uint8)
         self.impulse, pull, self.grip = (np.empty((count, 3)) for _ in range(3))
@@ -185,7 +184,19 @@ class CoupledDragAction(Action):
             velocity, self.flow, self.tangent, self.is_filament, self.coefficient,
             self._local("mass"), held, step.dt, self.impulse, pull, self.grip,
         )  # fmt: skip
-        self.boundary.splat(pull, access["volume.force"], self.grip, access["volume.drag"])
+        self.lost = (self.stored - 1.0) * self.impulse if self.drags_fluid else -self.impulse
+        if self.drags_fluid:
+            self._splat(pull, access)
+
+    def _splat(self, pull: Float, access: Access) -> None:
+        """Add pull and grip to the faces; keep what this coupling did, for the account."""
+        force, drag = access["volume.force"], access["volume.drag"]
+        own_force, own_drag = np.zeros(force.shape, force.dtype), np.zeros(drag.shape, drag.dtype)
+        self.boundary.splat((pull, own_force), (self.grip, own_drag))
+        self._near = near = self.boundary.near_rows()
+        self._on_faces = own_force[near], own_drag[near], access["volume.velocity"][near]
+        force[near] += self._on_faces[0]
+        drag[near] += self._on_faces[1]
 
     @task(
         Stage.GRID_TO_PARTICLES,
@@ -194,17 +205,18 @@ class CoupledDragAction(Action):
     )
     def feed_back(self, access: Access, step: Step) -> None:
         """Give the points what the fluid received beyond what they have; account for it all."""
-        self.fluid.volume.refresh("velocity", corners=True)
-        flow = self.boundary.gather(
-            self.fluid.volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
-        )
-        missing = step.dt * self.grip * (flow - self.flow)
-        before = self._local("velocity").copy()
-        if self.drags_solids:
-            self.target.push_points(missing, step.dt)
-        self.impulse += missing
-        self.flow = flow
-        self._account(step, self.impulse, 0.5 * (before + self._local("velocity")))
+        if self.drags_fluid:
+            self.fluid.volume.refresh("velocity", corners=True)
+            flow = self.boundary.gather(
+                self.fluid.volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
+            )
+            missing = step.dt * self.grip * (flow - self.flow)
+            if self.drags_solids:
+                self.target.push_points(missing, step.dt)
+            self.impulse += missing
+            given = np.where((self.target.held_points() == 0)[:, None], missing, 0.0)
+            self.velocity = self.velocity + 0.5 * given / self._local("mass")[:, None]
+        self._account(step)
 
     # -- details ---------------------------------------------------------------------------
 
@@ -212,17 +224,35 @@ class CoupledDragAction(Action):
         values = self.target.data["particles"].local(name)
         return np.ascontiguousarray(values, dtype=np.float64)
 
-    def _account(self, step: Step, impulse: Float, velocity: Float) -> None:
-        """Note what the substep exchanged."""
+    def _account(self, step: Step) -> None:
+        """Note what the substep exchanged, either side by itself."""
+        impulse = self.impulse
         free = (self.target.held_points() == 0)[:, None] & self.drags_solids
+        to_points = np.where(free, impulse, 0.0)
+        to_walls, to_fluid, work = impulse - to_points, np.zeros((0, 3)), np.zeros(0)
+        if self.drags_fluid:
+            to_fluid, to_closed, work = self._measure_faces(step.dt)
+            to_walls = np.concatenate((to_walls, to_closed))
         self.exchange.add(
             step.substep,
-            to_points=np.where(free, impulse, 0.0),
-            to_fluid=-impulse * self.reached,
-            to_walls=impulse * self.reached - np.where(free, impulse, 0.0),
-            velocity=velocity,
-            flow=self.flow,
+            to_points=to_points,
+            to_fluid=to_fluid,
+            to_walls=to_walls,
+            unanswered=self.lost,
+            energy_to_points=np.einsum("na,na->n", to_points, self.velocity),
+            energy_to_fluid=work,
         )
+
+    def _measure_faces(self, dt: float) -> tuple[Float, Float, Float]:
+        """Impulse on the open and on the closed faces of each Bucket, and its work on the fluid."""
+        force, drag, before = self._on_faces
+        volume, near = self.fluid.volume, self._near
+        after = volume.local("velocity")[near].astype(np.float64)
+        impulse = dt * (force - drag.astype(np.float64) * (after - before))
+        taken = np.where(volume.local("open_fraction")[near] > 0.0, impulse, 0.0)
+        within = (2, 3, 4)  # the voxels of a Bucket
+        to_fluid, to_closed = taken.sum(axis=within), (impulse - taken).sum(axis=within)
+        return to_fluid, to_closed, (taken * after).sum(axis=within)
 
     def state(self) -> dict[str, Any]:
         return self.exchange.state()

@@ -1,7 +1,8 @@
 """Which linear solver takes a system, and what happens when it fails.
 
-Automatic: systems of bodies by manybodies; of the others small ones and those that are not spd
-directly, the rest by smoothed aggregation. When a solve does not converge the next solver is tried
+Automatic: systems of bodies by manybodies, with multipliers by a Schur complement where they are of
+single bodies; of the others small ones and those that are not spd directly, the rest by smoothed
+aggregation. When a solve does not converge the next solver is tried
 from the same start, and the report says so. Conjugate gradients, plain or preconditioned, never get
 a system that is not spd.
 """
@@ -16,6 +17,8 @@ from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.direct import Direct
 from loki_core.linear_solvers.manybodies import Manybodies
+from loki_core.linear_solvers.multiplier_system import MultiplierSystem
+from loki_core.linear_solvers.schur_complement import SchurComplement
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
@@ -40,14 +43,17 @@ SOLVERS: dict[str, type[Solver]] = {
     "conjugate_gradient": ConjugateGradient,
     "direct": Direct,
     "manybodies": Manybodies,
+    "schur_complement": SchurComplement,
 }
-FOR_BODIES = ("manybodies", "conjugate_gradient", "direct")
+FOR_BODIES = ("manybodies", "direct", "conjugate_gradient")
 FOR_OTHERS = ("smoothed_aggregation", "conjugate_gradient", "direct")
 NAMES = ("auto", *SOLVERS)
+NAMES_FOR_FLUIDS = ("auto", *FOR_OTHERS)
+AnySystem = SparseSystem | BodySystem | MultiplierSystem
 SMALL = 1000  # unknowns over all ranks for which a factorisation is quicker than a hierarchy
 
 
-def choose_solver(system: SparseSystem | BodySystem, name: str = "auto") -> Solver:
+def choose_solver(system: AnySystem, name: str = "auto") -> Solver:
     """Return a solver for a system, not prepared; the same on all ranks.
 
     Args:
@@ -57,7 +63,7 @@ def choose_solver(system: SparseSystem | BodySystem, name: str = "auto") -> Solv
 
 
 def solve_with_fallback(
-    system: SparseSystem | BodySystem,
+    system: AnySystem,
     b: Vector,
     x: Vector,
     *,
@@ -107,10 +113,12 @@ def solve_with_fallback(
     )
 
 
-def _order(system: SparseSystem | BodySystem, name: str) -> list[str]:
+def _order(system: AnySystem, name: str) -> list[str]:
     """Solvers to try, in order."""
     if name not in NAMES:
         raise SetupError(f'linear solver "{name}" is not known{did_you_mean(name, NAMES)}')
+    if isinstance(system, MultiplierSystem):
+        return _order_with_multipliers(system, name)
     bodies = isinstance(system, BodySystem)
     suitable = FOR_BODIES if bodies else FOR_OTHERS
     if name != "auto" and name not in suitable:
@@ -129,3 +137,13 @@ def _order(system: SparseSystem | BodySystem, name: str) -> list[str]:
     if name == "auto":
         first = "direct" if system.total_size <= SMALL and not bodies else suitable[0]
     return [first, *(other for other in suitable if other != first)]
+
+
+def _order_with_multipliers(system: MultiplierSystem, name: str) -> list[str]:
+    suitable = ["direct"] if system.joins_bodies else ["schur_complement", "direct"]
+    if name not in ("auto", *suitable):
+        raise SetupError(
+            f'linear solver "{name}" cannot solve bodies with multipliers; use '
+            f"{' or '.join(suitable)}"
+        )
+    return sorted(suitable, key=lambda one: one != name) if name != "auto" else suitable

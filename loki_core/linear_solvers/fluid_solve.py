@@ -105,21 +105,40 @@ class FluidSolve:
     def __init__(self) -> None:
         self._solver: Solver | None = None
         self._name = "auto"
+        self._fresh_iterations: int | None = None  # of the first solve after all was made anew
 
-    def prepare(self, system: SparseSystem, name: str) -> None:
+    def prepare(self, system: SparseSystem, name: str, *, similar: bool = False) -> None:
         """Take a new matrix. Collective.
 
-        Nothing of the last one is kept, so that a resumed run does the same to the last bit. A
+        Nothing of the last one is kept, so that a resumed run does the same to the last bit, unless
+        the caller says that the matrix is `similar`: of the same rows, with other values, and the
+        one before not from before the last checkpoint. Then coarse levels stay while they do. A
         solver that cannot be prepared is tried once more by `solve`, which then takes the next.
         """
+        former, self._solver = self._solver, None
+        keeps = similar and name == self._name and former is not None and self._still_good()
         self.system, self._name = system, name
-        self._solver = None  # frees the memory of the one before
-        solver = choose_solver(system, name)
+        if keeps and former is not None:
+            solver = former
+        else:
+            former = None  # frees its memory
+            solver = choose_solver(system, name)
+            self._fresh_iterations = None
         try:
-            solver.prepare(system)
+            solver.prepare(system, "values" if keeps else None)
         except LokiError:
             return
         self._solver = solver
+
+    def forget(self) -> None:
+        """Keep nothing: the state was put back, or will be kept."""
+        self._solver = None
+        self._fresh_iterations = None
+
+    def _still_good(self) -> bool:
+        """Whether the last solve took not many more iterations than the first did."""
+        first = self._fresh_iterations
+        return first is not None and self.report.iterations <= first + max(2, first // 2)
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
         """Improve x; another solver takes over where this one fails. Collective.
@@ -133,4 +152,6 @@ class FluidSolve:
             max_iterations=max_iterations,
         )  # fmt: skip
         self.warning = self.report.warning
+        if self._fresh_iterations is None and self.report.fell_back_from is None:
+            self._fresh_iterations = self.report.iterations
         return self.report

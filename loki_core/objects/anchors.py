@@ -4,9 +4,10 @@
 
 A Constraint between any two kinds of geometry needs only that: places, frames, and the chain rule
 back to the unknowns (dF = dphi x F). A strand's anchor lies on an edge and has the material frame
-of the edge, so it has seven unknowns: x_a, theta, x_b. Host geometry is animated and has none; its
-frame is that of a triangle (first edge, normal), of an edge carried without twist, or for bare
-points the world's axes.
+of the edge, so it has seven unknowns: x_a, theta, x_b. A particle has the three of its place, and
+the world's axes for a frame. Host geometry is animated and has none; its frame is that of a
+triangle (first edge, normal), of an edge carried without twist, or for bare points the world's
+axes.
 """
 
 from __future__ import annotations
@@ -97,6 +98,47 @@ class EdgeAnchors:
             by_place, by_turn, sign, self.second, self._tangent, self._inverse_length, gradient,
             first,
         )  # fmt: skip
+
+
+class PointAnchors:
+    """Particles that have joined the solids, on any rank. Making one is collective.
+
+    Args:
+        item: The Object.
+        ids: Of the particles, [n].
+    """
+
+    dof_count = 3
+
+    def __init__(self, item: Any, ids: Int64) -> None:
+        self.item, self.ids = item, ids
+        self._plan = _plan(item.particles, ids)
+
+    def find_rows(self) -> None:
+        """Find out where the particles are, after they changed places. Collective."""
+        if self._plan.layout_version != self.item.particles.layout_version:
+            self._plan = _plan(self.item.particles, self.ids)
+
+    def dofs(self, first_row: int) -> Int64:
+        """Global numbers of their unknowns, [n, 3], given that of the rank's first. Collective."""
+        first = self._plan.gather(first_row + self.item.first_dof + self.item.particle_dof)
+        numbers: Int64 = first[:, None] + np.arange(3)
+        return numbers
+
+    def locate(self) -> tuple[Float, Float]:
+        """Places [n, 3] as the particles are now, and axes [n, 3, 3]. Collective."""
+        place = self.interpolate(self.item.particles.local("position"))
+        return place, np.broadcast_to(np.eye(3), (len(self.ids), 3, 3)).copy()
+
+    def interpolate(self, values: Float) -> Float:
+        """A quantity of local particles [count, ...] at the anchors. Collective."""
+        return self._plan.gather(values)
+
+    def chain(
+        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
+    ) -> None:
+        """Write derivatives by the unknowns, from `first` on; the axes do not turn."""
+        gradient[:, :, first : first + 3] = sign * by_place
 
 
 class HostGeometry:

@@ -1,4 +1,4 @@
-"""Body Collider: the Signed Distance of a collider around the bodies of one solid.
+"""Body Collider: the Signed Distance of a collider around the bodies of one Object.
 
 Bodies are owned whole, wherever in space they are, while fields are stored by Bucket. The mesh of a
 collider is whole on every rank, and what a Bucket holds depends on the mesh alone: so every rank
@@ -15,8 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access
-from loki_core.data.grid_domain import GridDomain
+from loki_core.data.grid_domain import BoundaryCondition, GridDomain
+from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.objects.collider import ColliderField
+from loki_core.objects.joinable import Joinable
 from loki_core.objects.object import Scope
 from loki_core.objects.signed_distance import SignedDistance
 from loki_core.operators.operator import Operator
@@ -49,8 +51,8 @@ class BodyCollider(Operator):
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Bodies meet colliders by contacts."""
-        return hasattr(item, "fill_fixed")
+        """Bodies meet colliders by contacts; particles are bodies where a Constraint asks."""
+        return isinstance(item, Joinable) and item.is_joined
 
     def need(self, reach: float) -> None:
         """Ask for distances up to this one [m]."""
@@ -67,6 +69,7 @@ class BodyCollider(Operator):
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))
             self._mesh = _LocalField(self.behavior, scope, targets=[self.target])
+            self._mesh.box = self.target.scope.domain
         mesh, domain = self._mesh, self.target.scope.domain
         mesh.scope.inputs = self.target.scope.inputs
         mesh.scope.domain.origin = domain.origin  # a restart may have moved it
@@ -86,15 +89,17 @@ class BodyCollider(Operator):
         if self.is_used:
             mesh.widen(self.reach)
             mesh.dt = step.dt
+            mesh.reach_beyond()
             mesh.update_field(access, step)
         else:
             mesh.take_mesh(step.frame)
 
     def state(self) -> dict[str, Any]:
-        return self._local().state()
+        return {**self._local().state(), "reach": self.reach}
 
     def restore(self, state: dict[str, Any]) -> None:
         if state:
+            self.reach = float(state.get("reach", self.reach))
             self._local().restore(state)
 
 
@@ -103,9 +108,15 @@ class _LocalField(ColliderField):
 
     Attributes:
         dt: Length of the substep [s], in which points move on.
+        box: The domain of all ranks, with its periodic sides. Within a step points go through
+            those, so the field goes on beyond them, where images of the mesh stand.
     """
 
     dt = 0.0
+    box: GridDomain
+
+    def _box(self) -> GridDomain:
+        return self.box
 
     def take_mesh(self, frame: int) -> None:
         self._take_stream(frame)
@@ -117,23 +128,32 @@ class _LocalField(ColliderField):
             self.field = replace(self.field, band=wanted)
             self._built = None
 
+    def reach_beyond(self) -> None:
+        """Let there be images for all points that will be outside of a periodic box."""
+        if not any(self.box.periodic):
+            return
+        coords, size = self._buckets_of_targets(), self.box.bucket_size
+        first, last = self.box.bucket_range()
+        outside = np.maximum(first - coords, coords + 1 - last)[:, np.array(self.box.periodic)]
+        beyond = size * (1.0 + max(0, int(outside.max(initial=0))))
+        if beyond != self._beyond:
+            self._beyond, self._built = beyond, None
+
     def _layout(self) -> tuple[Any, ...]:
         return (self._buckets_of_targets().tobytes(),)
 
     def _buckets_of_targets(self) -> NDArray[np.int32]:
         """Buckets on the ways of all points in this substep."""
-        parts = [np.empty((0, 3), np.int32)]
+        domain, parts = self.scope.domain, [np.empty((0, 3), np.int32)]
         for item in self.targets:
-            parts.append(item.occupied_buckets())
             position = item.particles.local("position")
             way = self.dt * item.particles.local("velocity")
-            domain = self.scope.domain
             longest = float(np.abs(way).max(initial=0.0)) / domain.bucket_size
             count = min(int(np.ceil(longest)), LONGEST_WAY)
-            for number in range(count):
-                places = position + (number + 1.0) / count * way
+            for number in range(count + 1):
+                places = position + number / max(count, 1) * way
                 parts.append(domain.bucket_coordinates(places, label=item.path))
-        return np.unique(np.concatenate(parts), axis=0).astype(np.int32)
+        return unpack_buckets(np.unique(pack_buckets(np.concatenate(parts))))
 
 
 def colliders_of(target: Any) -> list[BodyCollider]:
@@ -143,8 +163,10 @@ def colliders_of(target: Any) -> list[BodyCollider]:
 
 
 def alone(domain: GridDomain) -> GridDomain:
-    """The same map of space, as one rank has it that owns all."""
+    """The same map of space without sides, as one rank has it that owns all."""
     own = copy.copy(domain)
     own.comm = SERIAL
+    own.lower, own.upper = np.full(3, -np.inf), np.full(3, np.inf)
+    own.boundaries, own.periodic = (BoundaryCondition(),) * 6, (False, False, False)
     own.cuts = own._even_cuts()
     return own

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from loki_core.data.accessors import MultiAccessor
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.particle_system import ParticleSystem
-from loki_core.kernels.face_transfer import faces_to_points, points_to_faces
+from loki_core.errors import DivergenceError, InputError
+from loki_core.kernels.face_transfer import (
+    count_reaching,
+    faces_to_points,
+    list_reaching,
+    points_to_faces,
+)
 from loki_core.pipeline.task import Step
 
 Array = NDArray[Any]
@@ -38,6 +44,7 @@ class Boundary:
         self.points.add_channel("source_rank", np.int64)
         self.points.add_channel("source_row", np.int64)
         self._taken_at: Any = None
+        self._reaching: tuple[Array, Array] | None = None
 
     @classmethod
     def between(cls, target: Any, fluid: Any) -> Boundary:
@@ -65,6 +72,7 @@ class Boundary:
         self._taken_at = None
 
     def _take(self) -> None:
+        self._reaching = None
         points, comm = self.points, self.carrier.domain.comm
         points.count = points.ghost_count = 0
         rows = np.arange(self.carrier.count, dtype=np.int64)
@@ -76,7 +84,12 @@ class Boundary:
         points.append(values, ids=self.carrier.local("id"))
         buckets = self.volume.buckets
         points.track(buckets.local_coords)
-        points.rebucketize()
+        try:
+            points.rebucketize()
+        except InputError as error:  # points were in range when the step began
+            failed = DivergenceError(str(error))
+            failed.together = error.together
+            raise failed from error
         source = points.local("source_rank")
         self._chosen = [np.flatnonzero(source == rank) for rank in range(comm.size)]
         row = points.local("source_row")
@@ -120,44 +133,70 @@ class Boundary:
         Args:
             background: What faces are that no Bucket has.
         """
-        return self.gather_open(faces, None, background)[0]
+        return self._gather(faces, background, asks=False)[0]
 
-    def gather_open(
-        self,
-        faces: Array,
-        fraction: Array | None,
-        background: Sequence[float] = (0.0, 0.0, 0.0),
+    def gather_stored(
+        self, faces: Array, background: Sequence[float] = (0.0, 0.0, 0.0)
     ) -> tuple[Array, Array]:
-        """The same, and how much of the values comes from open faces. Collective."""
+        """The same, and how much of the values comes from faces that Buckets have. Collective."""
+        return self._gather(faces, background, asks=True)
+
+    def _gather(
+        self, faces: Array, background: Sequence[float], *, asks: bool
+    ) -> tuple[Array, Array]:
         points, volume = self.points, self.volume
-        asks = fraction is not None
         values = np.zeros((points.count, 3))
-        reached = np.zeros((points.count if asks else 1, 3))
+        stored = np.zeros((points.count if asks else 1, 3))
         faces_to_points(
             points.local("position"), points.offsets, points.buckets.coords,
             volume.domain.bucket_size, self.volume_rows, volume.buckets.neighbours, faces,
-            faces if fraction is None else fraction, int(asks),
-            np.array(background, np.float64), values, reached,
+            np.array(background, np.float64), values, stored, int(asks),
         )  # fmt: skip
-        return self.fetch(values), self.fetch(reached) if asks else reached
+        return self.fetch(values), self.fetch(stored) if asks else stored
 
-    def splat(
-        self, first: Array, first_faces: Array, second: Array | None, second_faces: Array | None
-    ) -> None:
-        """Add values [n, 3] of the carrier's points to local faces: the transpose of `gather`."""
+    def near_rows(self) -> NDArray[np.int64]:
+        """Local Buckets of the volume that the last splat reached."""
+        assert self._reaching is not None
+        counts = np.diff(self._reaching[0]).reshape(-1, 27)
+        source = self.point_buckets[: self.volume.buckets.local_count]
+        # Seen from the points' Bucket, the direction is the opposite one.
+        reaching = counts[source, 26 - np.arange(27)] > 0
+        return np.flatnonzero(np.any(reaching & (source >= 0), axis=1))
+
+    def splat(self, *pairs: tuple[Array, Array]) -> None:
+        """Add up to three values [n, 3] of the carrier's points to local faces. Collective.
+
+        It is the transpose of `gather`.
+
+        Args:
+            pairs: Values, and the faces that they are added to.
+        """
         points, volume = self.points, self.volume
-        names = ["position"]
-        for name, given in (("first", first), ("second", second)):
-            if given is not None:
-                self.send(name, given)
-                points.local(name)[self._outside] = 0.0  # they gather nothing either
-                names.append(name)
-        position, *values = self.with_neighbours(*names)
+        names = ["first", "second", "third"][: len(pairs)]
+        for name, (given, _) in zip(names, pairs, strict=True):
+            self.send(name, given)
+            points.local(name)[self._outside] = 0.0  # they gather nothing either
+        position, *values = self.with_neighbours("position", *names)
+        if self._reaching is None:
+            self._reaching = self._find_reaching(position, pairs[0][1].shape[2])
+        faces = [target for _, target in pairs]
+        spare = 3 - len(pairs)
         points_to_faces(
-            position, values[0], values[-1], int(second is not None), points.offsets,
+            position, *values, *(values[:1] * spare), len(pairs), *self._reaching,
             points.buckets.coords, volume.domain.bucket_size, volume.buckets.local,
-            self.point_buckets, first_faces, first_faces if second_faces is None else second_faces,
+            self.point_buckets, *faces, *(faces[:1] * spare),
         )  # fmt: skip
+
+    def _find_reaching(self, position: Array, r: int) -> tuple[Array, Array]:
+        """Which points of each Bucket reach the faces of each Bucket around it."""
+        points, size = self.points, self.volume.domain.bucket_size
+        offsets, coords = points.offsets, points.buckets.coords
+        counts = np.empty((len(offsets) - 1, 27), np.int64)
+        count_reaching(position, offsets, coords, size, r, counts)
+        starts = np.append(0, np.cumsum(counts)).astype(np.int64)
+        members = np.empty(int(starts[-1]), np.int32)
+        list_reaching(position, offsets, coords, size, r, starts, members)
+        return starts, members
 
     def with_neighbours(self, *names: str) -> list[Array]:
         """Channels of local points and those of neighbouring Buckets, current. Collective."""

@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.channels import check_values
 from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
@@ -208,6 +210,8 @@ class ColliderField(Object):
         label = self._input_label
         given = stream.channels["point"].get("velocity")
         triangles = Triangles.of(stream, label=label)
+        if given is not None:
+            check_values(given, (3,), label=f'{label}: point channel "velocity"', unit="m/s")
         if pose is not None and not _same_topology(pose, triangles, stream.point_count):
             self._previous = None  # nobody knows which point has become which
         self._current = _Pose(
@@ -295,13 +299,19 @@ class ColliderField(Object):
         )
         return images, (place + offsets[:, None]).reshape(-1, 3), np.tile(points, copies)
 
+    _beyond = 0.0  # how far outside of the box anything may ask for the distance [m]
+
+    def _box(self) -> GridDomain:
+        """The domain in whose box the mesh stands."""
+        return self.scope.domain
+
     def _image_offsets(self, triangles: Triangles, place: Floats) -> Floats:
         """By how much the images that reach into the box are moved [m], shape [images, 3]."""
-        domain, corners = self.scope.domain, place[triangles.points].reshape(-1, 3)
+        domain, corners = self._box(), place[triangles.points].reshape(-1, 3)
         if not any(domain.periodic) or triangles.count == 0 or not np.isfinite(corners).all():
             return np.zeros((1, 3))  # what is not finite is refused where it is measured
         # Samples reach into the voxel beyond the band.
-        reach = self.field.limit + self.field.voxel_size
+        reach = self.field.limit + self.field.voxel_size + self._beyond
         moves = [np.zeros(1)] * 3
         for axis in np.flatnonzero(domain.periodic):
             period = domain.upper[axis] - domain.lower[axis]
@@ -390,7 +400,8 @@ class ColliderField(Object):
         self._stream = None
         self._built = None
         self._placed = np.asarray(state["built"], np.float64)
-        self.field.follow(*self._with_images(triangles, self._placed)[:2])
+        if len(self._placed) == len(position):  # else nothing was measured yet
+            self.field.follow(*self._with_images(triangles, self._placed)[:2])
 
 
 def add_solids(

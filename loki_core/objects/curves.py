@@ -24,10 +24,12 @@ from numpy.typing import DTypeLike, NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.data.body_particles import BodyParticles
+from loki_core.data.channels import check_values
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError
 from loki_core.kernels.rod_frames import move_frames, reference_twist, start_frames
+from loki_core.kernels.rod_lengths import keep_lengths
 from loki_core.kernels.rod_motion import (
     add_edges,
     begin_edges,
@@ -47,6 +49,8 @@ Int64 = NDArray[np.int64]
 
 ROOTS = ("clamped", "pinned", "free")
 STRANDS_PER_BUCKET = 8
+#: Length over that of first order, beyond which a step's second-order stretch is taken back.
+LONGEST = 1.25
 #: Channels that the Object makes itself; all others of the input are the user's.
 OWN_CHANNELS = (
     "id",
@@ -63,6 +67,7 @@ OWN_CHANNELS = (
     "goal_before",
     "contact",
 )
+POINT_UNITS = {"velocity": "m/s", "radius": "m"}
 OUTPUT_CHANNELS = ("id", "velocity", "radius")
 
 
@@ -110,6 +115,11 @@ class CurvesObject(Behavior, kind="object"):
         varies="vertex",
         channel="twist",
         doc="Angle by which prescribed edges are turned since the start; full turns count.",
+    )
+    maximum_stretch: float = parameter(
+        10.0,
+        minimum=1.0,
+        doc="Length of an edge over that at rest, beyond which a step has failed.",
     )
 
     def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
@@ -168,6 +178,9 @@ class Rods(Solid):
         for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
             self.joints.add_channel(name, np.float64, shape)
         self.topology: Curves
+        self._volumes: NDArray[np.float64] = np.zeros(0)
+        self._volumes_of: Any = None  # what they were found for
+        self._overshot = False
 
     @property
     def data(self) -> dict[str, ChannelData]:
@@ -182,6 +195,7 @@ class Rods(Solid):
         self.details = dict(stream.channels["detail"].items())
         label = self._input_label
         self._refuse_short(stream, label)
+        self._refuse_normals(stream)
         comm, strands = self.scope.domain.comm, stream.primitive_count
         mine = np.arange(strands * comm.rank // comm.size, strands * (comm.rank + 1) // comm.size)
         self._append(stream, mine)
@@ -242,14 +256,17 @@ class Rods(Solid):
     def point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
         """A point channel of the input, checked."""
         array = stream.channels["point"][name]
-        label = f'{self._input_label}: channel "{name}"'
-        if array.shape[1:] != shape:
-            raise InputError(
-                f"{label} has {list(array.shape[1:])} values a point, not {list(shape)}"
-            )
-        if array.dtype.kind == "f" and not np.all(np.isfinite(array)):
-            raise InputError(f"{label}: {int(np.argmin(np.isfinite(array)))} is not finite")
+        unit = POINT_UNITS.get(name, "")
+        label = f'{self._input_label}: point channel "{name}"'
+        check_values(array, shape, label=label, unit=unit)
         return array
+
+    def _refuse_normals(self, stream: Curves) -> None:
+        """Refuse what gives strands no direction."""
+        normal = stream.channels["primitive"].get("normal")
+        if normal is not None:
+            label = f'{self._input_label}: primitive channel "normal"'
+            check_values(normal, (3,), label=label)
 
     @staticmethod
     def _closed_flags(stream: Curves) -> Int64:
@@ -430,6 +447,7 @@ class Rods(Solid):
                 f"{self.topology.point_count} at the start; their number may not change"
             )
         self._refuse_short(stream, self._input_label)
+        self._refuse_normals(stream)
         take_goals(self, stream)
         self.topology = stream
         pin(self, stream)
@@ -452,6 +470,10 @@ class Rods(Solid):
         super().fill_fixed(fixed)
         fixed[self.edge_dof[self.edges.local("pinned") != 0]] = 1
 
+    def fill_inertia(self, inertia: NDArray[np.float64]) -> None:
+        super().fill_inertia(inertia)
+        inertia[self.edge_dof] = self.edges.local("inertia")
+
     def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         """Move vertices and angles, and carry the frames along."""
         particles, edges = self.particles, self.edges
@@ -460,6 +482,7 @@ class Rods(Solid):
             particles.local("position"), particles.local("velocity"), edges.local("angle"),
             edges.local("angular_velocity"),
         )  # fmt: skip
+        self._keep_lengths(dt)
         self._move_frames()
         for system, names in (
             (particles, ("position", "velocity")),
@@ -467,6 +490,23 @@ class Rods(Solid):
         ):
             for name in names:
                 system.mark_written(name)
+
+    def _keep_lengths(self, dt: float) -> None:
+        """Take back what a linear step stretched by turning; a line search has its own way."""
+        if self.scope.settings.newton_iterations > 1:
+            return
+        particles, edges = self.particles, self.edges
+        overshot = np.zeros(len(self.offsets) - 1, np.uint8)
+        keep_lengths(
+            self.offsets, self.edge_offsets, self.closed, edges.local("tangent"),
+            edges.local("length"), edges.local("rest_length"), particles.local("mass"),
+            particles.local("pinned"), LONGEST, 1.0 / dt, np.empty((edges.count, 4)),
+            particles.local("position"), particles.local("velocity"), overshot,
+        )  # fmt: skip
+        self._overshot = bool(overshot.any())
+
+    def overshoots(self) -> bool:
+        return self._overshot
 
     def _move_frames(self) -> None:
         edges = self.edges
@@ -514,6 +554,7 @@ class Rods(Solid):
             step.dt, access["particles.position"], access["particles.velocity"],
             access["particles.start_position"], access["particles.start_velocity"],
         )  # fmt: skip
+        self._keep_lengths(step.dt)
         self._move_frames()
         turn_clamps(self, self._part_of_frame(step))
         goal = self._twist_goal(step.time + step.dt)
@@ -555,9 +596,12 @@ class Rods(Solid):
 
     def point_volumes(self) -> NDArray[np.float64]:
         """Pieces of the strands."""
-        first, second = self.half_axes()
-        volumes: NDArray[np.float64] = np.pi * first * second * self.filaments()[1]
-        return volumes
+        known = (self.particles.layout_version, self.parameter_version, id(self.settings))
+        if known != self._volumes_of or self.paints:
+            first, second = self.half_axes()
+            self._volumes = np.pi * first * second * self.filaments()[1]
+            self._volumes_of = known
+        return self._volumes
 
     def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Mean direction of the edges at every vertex, and half of their lengths."""
@@ -567,6 +611,28 @@ class Rods(Solid):
             self.edge_offsets, tangent, length,
         )  # fmt: skip
         return tangent, length
+
+    def check_state(self) -> str | None:
+        """The same as for all solids, and edges that are far too long."""
+        return super().check_state() or self._find_overlong()
+
+    def _find_overlong(self) -> str | None:
+        length, rest = self.edges.local("length"), self.edges.local("rest_length")
+        most = float(self.settings.maximum_stretch)
+        # A prescribed edge is as long as the input makes it.
+        free = ~np.all(self.particles.local("pinned")[self.edge_vertices] != 0, axis=1)
+        overlong = free & ~(length <= most * rest)
+        if not overlong.any():
+            return None
+        edge = int(np.argmax(overlong))
+        first, second = self.particles.local("id")[self.edge_vertices[edge]]
+        return (
+            f"the edge between points {first} and {second} of strand "
+            f"{int(self.edges.local('body')[edge])} is {length[edge]:.3g} m long and "
+            f"{rest[edge]:.3g} m at rest ({int(overlong.sum())} such edges), more than "
+            f"maximum_stretch = {most:g} times; use more substeps, a stiffer StretchingConstraint "
+            "or DistanceConstraint, or allow more"
+        )
 
     def vertex_channels(self) -> Mapping[str, Array]:
         own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)

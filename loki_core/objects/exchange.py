@@ -1,7 +1,9 @@
 """Exchange: what a coupling has brought from one Object to another, step by step.
 
 Every coupling accounts for the impulse that points got, that the fluid got, and that went to walls
-and prescribed points, each from its own side; what no side accounts for is the residual.
+and prescribed points, each measured on its own side; what points got without a reaction, because
+the coupling goes one way or they are outside of the fluid, is unanswered. What no side accounts for
+is the residual. A side that cannot be measured is None, and so is the residual then.
 """
 
 from __future__ import annotations
@@ -12,28 +14,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.parallel.comm import Communicator
-from loki_core.parallel.reduce import exact_sum
+from loki_core.parallel.reduce import exact_sum, exact_sums
 
 Float = NDArray[np.float64]
-NAMES = ("momentum_to_solids", "momentum_to_fluid", "momentum_to_walls")
+NAMES = ("momentum_to_solids", "momentum_to_fluid", "momentum_to_walls", "momentum_unanswered")
+NOTHING: Float = np.zeros((0, 3))
 
 
 class Exchange:
     """Sums over all ranks since the start of the run.
 
     Attributes:
-        momentum: Given to points, to the fluid, and to walls and what is prescribed, [3, 3] N s.
+        momentum: Given to points, to the fluid, to walls and what is prescribed, and what has no
+            reaction, [4, 3] N s.
         energy: Kinetic energy given to the points and to the fluid [J]; the rest is heat.
         steps: Substeps that were counted.
-        last: Momentum of the last substep, [3, 3] N s.
+        last: Momentum of the last substep, [4, 3] N s.
+        measures_fluid: Whether what the fluid got can be told apart.
+        is_one_way: Whether one side does not answer; then heat has no meaning.
     """
 
-    def __init__(self, comm: Communicator) -> None:
+    def __init__(
+        self, comm: Communicator, *, measures_fluid: bool = True, is_one_way: bool = False
+    ) -> None:
         self.comm = comm
-        self.momentum: Float = np.zeros((3, 3))
+        self.measures_fluid = measures_fluid
+        self.is_one_way = is_one_way
+        self.momentum: Float = np.zeros((4, 3))
         self.energy: Float = np.zeros(2)
         self.steps = 0
-        self.last: Float = np.zeros((3, 3))
+        self.last: Float = np.zeros((4, 3))
         self.last_energy: Float = np.zeros(2)
         self._substep = -1
 
@@ -42,25 +52,26 @@ class Exchange:
         substep: int,
         *,
         to_points: Float,
-        to_fluid: Float,
-        to_walls: Float,
-        velocity: Float,
-        flow: Float,
+        to_fluid: Float = NOTHING,
+        to_walls: Float = NOTHING,
+        unanswered: Float = NOTHING,
+        energy_to_points: Float,
+        energy_to_fluid: Float = NOTHING,
     ) -> None:
-        """Count impulses [n, 3] of one substep; counting it again replaces it. Collective.
+        """Count impulses [any, 3] N s of one substep; counting it again replaces it. Collective.
 
         Args:
-            velocity, flow: Of points and of the fluid there, in the middle of the exchange [m/s].
+            energy_to_points, energy_to_fluid: Work of these impulses [J], any shape.
         """
         if substep == self._substep:
             self.momentum -= self.last
             self.energy -= self.last_energy
             self.steps -= 1
         self._substep = substep
-        for row, part in enumerate((to_points, to_fluid, to_walls)):
-            self.last[row] = [exact_sum(self.comm, part[:, axis]) for axis in range(3)]
-        self.last_energy[0] = exact_sum(self.comm, np.einsum("na,na->n", to_points, velocity))
-        self.last_energy[1] = exact_sum(self.comm, np.einsum("na,na->n", to_fluid, flow))
+        for row, part in enumerate((to_points, to_fluid, to_walls, unanswered)):
+            self.last[row] = exact_sums(self.comm, part)
+        for row, part in enumerate((energy_to_points, energy_to_fluid)):
+            self.last_energy[row] = exact_sum(self.comm, part)
         self.momentum += self.last
         self.energy += self.last_energy
         self.steps += 1
@@ -74,7 +85,11 @@ class Exchange:
         document["last_residual"] = self.last.sum(axis=0).tolist()
         document["energy_to_solids"] = float(self.energy[0])
         document["energy_to_fluid"] = float(self.energy[1])
-        document["heat"] = float(-self.energy.sum())
+        document["heat"] = None if self.is_one_way else float(-self.energy.sum())
+        if not self.measures_fluid:
+            unknown = ("momentum_to_fluid", "momentum_unanswered", "momentum_residual")
+            for name in (*unknown, "last_residual", "energy_to_fluid", "heat"):
+                document[name] = None
         return document
 
     def state(self) -> dict[str, Any]:
@@ -87,7 +102,7 @@ class Exchange:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take such a state back; none is a run that begins."""
-        self.momentum = np.array(state.get("momentum", np.zeros((3, 3))), np.float64)
+        self.momentum = np.array(state.get("momentum", np.zeros((4, 3))), np.float64)
         self.energy = np.array(state.get("energy", np.zeros(2)), np.float64)
         self.steps = int(state.get("steps", 0))
         self._substep = -1

@@ -40,6 +40,7 @@ class Scope:
         domain: The Grid Domain of the Solver Setup.
         settings: Settings of the Solver Setup.
         others: All Objects of the Solver Setup by path, complete once all are created.
+        solids: The joint system, which Objects may join.
     """
 
     path: str
@@ -48,6 +49,7 @@ class Scope:
     domain: GridDomain
     settings: SolverSettings
     others: Mapping[str, Any] = field(default_factory=dict)
+    solids: Any = None
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -103,6 +105,10 @@ class Object(TaskOwner):
     def time_step_limit(self) -> float:
         """Longest substep that the Object allows on this rank [s]."""
         return np.inf
+
+    def overshoots(self) -> bool:
+        """Whether the last Newton correction was too large to be linear; then more follow."""
+        return False
 
     def newton_change(self) -> float:
         """Size of the last Newton correction relative to the tolerance's scale, on this rank."""

@@ -3,12 +3,16 @@
 A substep is backward Euler on each particle's own 3x3 system (kernels/lagrangian_step), so implicit
 Forces such as drag are stable at any stiffness. The mass of a particle is its density times the
 volume of a ball of its radius.
+
+A Constraint that reaches the particles lets them join the system of all solids, where each is a
+body of its own (`objects/joinable.py`). What they have are degrees of freedom of solids then, so
+they are stored in float64, whatever the precision of the Setup.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.accessors import Access, Declaration
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
@@ -32,14 +36,15 @@ from loki_core.kernels.lagrangian_step import (
     solve_implicit,
 )
 from loki_core.kernels.random import random_key
-from loki_core.objects.object import Object, Scope
+from loki_core.objects.joinable import Joinable
+from loki_core.objects.object import Scope
 from loki_core.objects.particle_source import (
     UNIFORMS_PER_PLACE,
     inherited_channels,
     places_on,
 )
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 from loki_core.sparse_parameters import channel_names, resolve
 
 BALL = 4.0 / 3.0 * np.pi
@@ -59,6 +64,7 @@ OWN_CHANNELS = (
     "start_velocity",
     "change",
 )
+JOINED_CHANNELS = ("start_position", "contact")
 OUTPUT_CHANNELS = ("id", "velocity", "mass", "radius", "age")
 
 
@@ -129,7 +135,7 @@ class ParticleObject(Behavior, kind="object"):
         return [Particles(self, scope)]
 
 
-class Particles(Object):
+class Particles(Joinable):
     """The particles of one Particle Object."""
 
     def __post_init__(self) -> None:
@@ -150,28 +156,34 @@ class Particles(Object):
         self.particles.add_channel("alive", np.bool_, default=True)
         self.emission_debt = 0.0  # part of the next particle that is due
 
-    @property
-    def data(self) -> dict[str, ChannelData]:
-        return {"particles": self.particles}
+    def join(self) -> None:
+        """Become part of the joint system, in double precision."""
+        if not self.is_joined:
+            super().join()
+            self.particles.store_as(np.float64)
+            self.particles.add_channel("start_position", np.float64, (3,))
 
-    def need_jacobian(self) -> None:
-        """Make room for Jacobians; called by implicit Forces."""
-        self.particles.add_channel("jacobian", self.scope.dtype, (3, 3))
-
-    @property
-    def is_implicit(self) -> bool:
-        """Whether any Force brings a Jacobian."""
-        return "jacobian" in self.particles.channels
+    def tasks(self) -> Iterator[Task]:
+        """The joint system solves for particles that are in it, and moves them."""
+        left_out = ("move", "solve") if self.is_joined else ("assemble",)
+        for one in super().tasks():
+            if one.name not in left_out:
+                yield one
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add the Jacobian to the Tasks that clear and use it."""
-        if self.is_implicit and name == "reset_forces":
-            declaration = replace(declaration, writes=(*declaration.writes, "particles.jacobian"))
-        if self.is_implicit and name == "solve":
-            declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
+        """Contacts ask where the step began."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if self.is_joined and name == "begin":
+            writes = (*declaration.writes, "particles.start_position")
+            declaration = replace(declaration, writes=writes)
         return stage, declaration
+
+    @property
+    def own_channels(self) -> tuple[str, ...]:
+        """Channels that the user's may not be mistaken for."""
+        return (*OWN_CHANNELS, *JOINED_CHANNELS) if self.is_joined else OWN_CHANNELS
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Name the painted overrides; particles that are emitted later get the Behavior's value."""
@@ -189,7 +201,7 @@ class Particles(Object):
         return {
             name: self.particles.local(name)
             for name in self.particles.channels
-            if name not in OWN_CHANNELS
+            if name not in self.own_channels
         }
 
     # -- start -----------------------------------------------------------------------------
@@ -212,7 +224,7 @@ class Particles(Object):
             for name, array in stream.channels["point"].items()
             if name not in ("id", "position")
         }
-        dtype = self.scope.dtype
+        dtype = self.particles.dtype
         values["position"] = self.scope.domain.to_relative(stream.positions[rows]).astype(dtype)
         values["radius"] = self._per_point("radius", stream, rows, label)
         if "mass" not in values:
@@ -228,7 +240,7 @@ class Particles(Object):
 
     def _add_user_channels(self, stream: Any, label: str) -> None:
         for name, array in stream.channels["point"].items():
-            if name in OWN_CHANNELS:
+            if name in self.own_channels:
                 expected = self.particles.channels.get(name)
                 if expected is not None and array.shape[1:] != expected.shape:
                     raise InputError(
@@ -236,8 +248,8 @@ class Particles(Object):
                         f"expected {list(expected.shape)}"
                     )
                 _check_own_channel(name, array, label)
-            else:  # bulk numbers are stored in the setup's precision
-                dtype = self.scope.dtype if array.dtype.kind == "f" else array.dtype
+            else:  # bulk numbers are stored in the particles' precision
+                dtype = self.particles.dtype if array.dtype.kind == "f" else array.dtype
                 self.particles.add_channel(name, dtype, array.shape[1:])
 
     def _per_point(self, name: str, stream: Any, rows: slice, label: str) -> NDArray[Any]:
@@ -248,14 +260,14 @@ class Particles(Object):
             behavior_label=label,
             channels={"detail": self.details, "vertex": dict(stream.channels["point"].items())},
             counts={"vertex": stream.point_count, "primitive": 0},
-            dtype=self.scope.dtype,
+            dtype=self.particles.dtype,
             frames_per_second=self.scope.settings.frames_per_second,
             start_frame=self.scope.settings.start_frame,
         )
         if step:
             chosen: NDArray[Any] = values[rows]
             return chosen
-        return np.full(rows.stop - rows.start, values[0], self.scope.dtype)
+        return np.full(rows.stop - rows.start, values[0], self.particles.dtype)
 
     # -- emission --------------------------------------------------------------------------
 
@@ -282,7 +294,7 @@ class Particles(Object):
     def _append_emitted(
         self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]
     ) -> None:
-        settings, dtype = self.settings, self.scope.dtype
+        settings, dtype = self.settings, self.particles.dtype
         source = self.scope.inputs[settings.source]
         places = places_on(source, uniforms[:, :UNIFORMS_PER_PLACE], label=self.path)
         velocity = (
@@ -325,19 +337,14 @@ class Particles(Object):
     )
     def begin(self, access: Access, step: Step) -> None:
         """Keep the start velocity and guess the end position."""
+        if self.is_joined:
+            access["particles.start_position"][:] = access["particles.position"]
         begin_step(
             access["particles.velocity"],
             step.dt,
             access["particles.start_velocity"],
             access["particles.position"],
         )
-
-    @task(Stage.RESET_FORCES, writes=("particles.force",))
-    def reset_forces(self, access: Access, step: Step) -> None:
-        """Clear forces and Jacobians."""
-        access["particles.force"][:] = 0.0
-        if self.is_implicit:
-            access["particles.jacobian"][:] = 0.0
 
     @task(
         Stage.SOLVE_SOLIDS,
@@ -378,13 +385,14 @@ class Particles(Object):
             return
         codes = {"wall": 1, "periodic": 2}
         sides = np.array([codes.get(c.kind, 0) for c in domain.boundaries], dtype=np.uint8)
-        upper = domain.relative_upper.astype(self.scope.dtype)
+        dtype: np.dtype[Any] = self.particles.dtype
+        upper = domain.relative_upper.astype(dtype)
         keep_in_box(
             access["particles.position"],
             access["particles.velocity"],
-            domain.relative_lower.astype(self.scope.dtype),
+            domain.relative_lower.astype(dtype),
             upper,
-            np.nextafter(upper, self.scope.dtype.type(-np.inf)),
+            np.nextafter(upper, upper.dtype.type(-np.inf)),
             np.ascontiguousarray(sides[0::2]),
             np.ascontiguousarray(sides[1::2]),
             access["particles.alive"],
@@ -413,10 +421,11 @@ class Particles(Object):
         return np.zeros(self.particles.count, np.uint8)
 
     def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
-        """Give particles an impulse at the end of a step."""
+        """Give particles an impulse at the end of a step; contacts see to where it takes them."""
         change = impulse / self.particles.local("mass")[:, None]
         self.particles.local("velocity")[:] += change
-        self.particles.local("position")[:] += dt * change
+        if not self.is_joined:
+            self.particles.local("position")[:] += dt * change
 
     def check_state(self) -> str | None:
         kept = self.particles.kept()
@@ -433,14 +442,9 @@ class Particles(Object):
             f"farther than {reach:g} m from the domain's origin"
         )
 
-    def time_step_limit(self) -> float:
-        """Particles cross at most `courant_number` Buckets in a substep."""
-        speed = float(largest_speed(self.particles.local("velocity")))
-        if not speed > 0.0:
-            return np.inf
-        return float(self.scope.settings.courant_number) * self.scope.domain.bucket_size / speed
-
     def newton_change(self) -> float:
+        if self.is_joined:
+            return 0.0  # the joint system knows
         speed = float(largest_speed(self.particles.local("velocity")))
         change = float(largest_speed(self.particles.local("change")))
         return change / speed if speed > 0.0 else change

@@ -1,52 +1,26 @@
-"""Solid: the base of Objects whose unknowns are solved together, body by body.
+"""Solid: the base of Objects whose points belong to bodies, which are kept whole and in order.
 
-A solid numbers its unknowns, says what they weigh and which of them are prescribed, and moves by
-what the joint system finds (`objects/solid_system.py`). Backward Euler: with x = x0 + h v,
-
-    r = f(x, v) - M (v - v0) / h = 0,     (M / h^2 - df/dx) dx = r     in each Newton iteration.
-
-The unknowns are displacements, and float64 throughout. What is prescribed stands where it has to be
-at the end of the step before the first iteration begins, and is no unknown any more.
+A solid is always part of the joint system (`objects/joinable.py`). What is prescribed stands where
+it has to be at the end of the step before the first iteration begins, and is no unknown any more.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.body_particles import BodyParticles
-from loki_core.kernels.constraint_assembly import add_particles
-from loki_core.kernels.lagrangian_step import first_bad_row, largest_speed
-from loki_core.objects.object import PARTICLE_COST, Object
-from loki_core.objects.solid_system import SolidSystem
-from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.kernels.lagrangian_step import first_bad_row
+from loki_core.objects.joinable import Joinable
+from loki_core.objects.object import PARTICLE_COST
 
-Array = NDArray[Any]
 Int64 = NDArray[np.int64]
 
 
-class Solid(Object):
-    """Particles that belong to bodies; what else has unknowns comes in subclasses.
+class Solid(Joinable):
+    """Particles that belong to bodies; what else has unknowns comes in subclasses."""
 
-    Attributes:
-        particles: The points that Forces and Constraints act on.
-        system: The joint system, once the Solver has made it.
-        first_dof: Where this Object's unknowns begin among those of the rank.
-        body_start: First unknown of each local body, from 0 in this Object, shape [bodies + 1].
-        particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
-        parameter_version: Changes when rest lengths or the like do, on which stiffness depends.
-        body_colliders: Colliders that contacts may be found with; they enter themselves.
-    """
-
-    system: SolidSystem
-    first_dof: int = 0
-    body_start: Int64
-    particle_dof: Int64
+    particles: BodyParticles
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -61,114 +35,29 @@ class Solid(Object):
         ):
             self.particles.add_channel(name, np.float64, shape, default=default)
         self.particles.add_channel("pinned", np.uint8)
-        self.parameter_version = 0
-        self.body_colliders: list[Any] = []
-
-    @property
-    def data(self) -> dict[str, ChannelData]:
-        return {"particles": self.particles}
-
-    def need_jacobian(self) -> None:
-        """Make room for Jacobians; called by implicit Forces."""
-        self.particles.add_channel("jacobian", np.float64, (3, 3))
-
-    @property
-    def is_implicit(self) -> bool:
-        """Whether any Force brings a Jacobian."""
-        return "jacobian" in self.particles.channels
-
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Add the Jacobian to the Tasks that clear and use it."""
-        if self.is_implicit and name == "reset_forces":
-            declaration = replace(declaration, writes=(*declaration.writes, "particles.jacobian"))
-        if self.is_implicit and name == "assemble":
-            declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
-        return stage, declaration
-
-    @property
-    def paints(self) -> bool:
-        """Whether parameters may change without their Behavior: painted channels are there."""
-        return bool(self.vertex_channels()) or bool(self.details)
 
     # -- unknowns --------------------------------------------------------------------------
 
     def number(self) -> int:
-        """Number the unknowns after bodies came or went; returns how many there are here."""
         self.particle_dof = 3 * np.arange(self.particles.count, dtype=np.int64)
         self.body_start = 3 * self.particles.body_offsets()
         return 3 * self.particles.count
 
-    def own_stencils(self) -> list[tuple[Int64, NDArray[np.int32]]]:
-        """Runs of elements by body, and their unknowns: what the Object couples by itself."""
-        dofs = (self.first_dof + self.particle_dof[:, None] + np.arange(3)).astype(np.int32)
-        return [(self.particles.body_offsets(), dofs)]
+    def needs_numbers(self) -> bool:
+        """Bodies are in the order of their ids, so rows change only where bodies come or go."""
+        return True
 
-    def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
-        """Mark the prescribed ones among this Object's unknowns."""
-        pinned = self.particles.local("pinned") != 0
-        fixed[(self.particle_dof[pinned][:, None] + np.arange(3)).reshape(-1)] = 1
-
-    def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
-        """Move by a part of the system's correction [size of this Object]; velocities follow."""
-        moved = change[self.particle_dof[:, None] + np.arange(3)]
-        self.particles.local("position")[:] += fraction * moved
-        self.particles.local("velocity")[:] += (fraction / dt) * moved
-        for name in ("position", "velocity"):
-            self.particles.mark_written(name)
+    def point_bodies(self) -> Int64:
+        sizes = np.diff(self.particles.body_offsets())
+        return np.repeat(np.arange(len(sizes)), sizes)
 
     def inertial_energy(self, change: NDArray[np.float64], dt: float) -> NDArray[np.float64]:
-        """Kinetic potential of each body: m |v - v0|^2 / 2; and what Forces do along a change."""
-        velocity = self.particles.local("velocity") - self.particles.local("start_velocity")
-        mass = self.particles.local("mass")
-        energy = 0.5 * mass * np.einsum("na,na->n", velocity, velocity)
-        return self._by_body(energy)
-
-    def force_work(self, change: NDArray[np.float64]) -> tuple[float, float]:
-        """Linear and quadratic part of what Forces do along a correction [J]: f d and d J d."""
-        moved = change[self.particle_dof[:, None] + np.arange(3)]
-        linear = float(np.einsum("na,na->", self.particles.local("force"), moved))
-        quadratic = 0.0
-        if self.is_implicit:
-            jacobian = self.particles.local("jacobian")
-            quadratic = float(np.einsum("na,nab,nb->", moved, jacobian, moved))
-        return linear, quadratic
-
-    def _by_body(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        offsets = self.particles.body_offsets()
+        """Kinetic potential of each body."""
+        energy, offsets = super().inertial_energy(change, dt), self.particles.body_offsets()
         if len(offsets) == 1:
             return np.zeros(0)
-        summed: NDArray[np.float64] = np.add.reduceat(values, offsets[:-1])
+        summed: NDArray[np.float64] = np.add.reduceat(energy, offsets[:-1])
         return summed
-
-    # -- the step --------------------------------------------------------------------------
-
-    @task(Stage.RESET_FORCES, writes=("particles.force",))
-    def reset_forces(self, access: Access, step: Step) -> None:
-        """Clear forces and Jacobians."""
-        access["particles.force"][:] = 0.0
-        if self.is_implicit:
-            access["particles.jacobian"][:] = 0.0
-
-    @task(
-        Stage.ASSEMBLE_SOLIDS,
-        reads=(
-            "particles.mass",
-            "particles.force",
-            "particles.velocity",
-            "particles.start_velocity",
-        ),
-    )
-    def assemble(self, access: Access, step: Step) -> None:
-        """Bring inertia and the Forces' sums into the joint system."""
-        system, force = self.system, access["particles.force"]
-        jacobian = access["particles.jacobian"] if self.is_implicit else np.empty((1, 3, 3))
-        add_particles(
-            self.particle_dof, self.first_dof, access["particles.mass"],
-            access["particles.velocity"], access["particles.start_velocity"], force, jacobian,
-            int(self.is_implicit), step.dt, system.fixed, system.row, system.rhs, system.values,
-        )  # fmt: skip
 
     # -- what others ask -------------------------------------------------------------------
 
@@ -198,13 +87,6 @@ class Solid(Object):
             f"{position[row].tolist()} m and velocity {velocity[row].tolist()} m/s: not finite, "
             f"faster than {maximum:g} m/s, or farther than {reach:g} m from the domain's origin"
         )
-
-    def time_step_limit(self) -> float:
-        """Points cross at most `courant_number` Buckets in a substep."""
-        speed = float(largest_speed(self.particles.local("velocity")))
-        if not speed > 0.0:
-            return np.inf
-        return float(self.scope.settings.courant_number) * self.scope.domain.bucket_size / speed
 
     def count(self) -> int:
         return self.particles.count

@@ -9,7 +9,6 @@ iteration a line search makes sure that the incremental potential falls.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,8 @@ from loki_core.kernels.constraint_assembly import close_fixed, widen_envelope
 from loki_core.kernels.skyline import envelope_of
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
+from loki_core.linear_solvers.direct import SIZE_LIMIT
+from loki_core.linear_solvers.multiplier_system import MultiplierSystem
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.objects.couplings import Couplings
 from loki_core.parallel.reduce import exact_sum
@@ -28,10 +29,12 @@ from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, TaskOwner, task
 
 if TYPE_CHECKING:
-    from loki_core.objects.solid import Solid
+    from loki_core.objects.joinable import Joinable
+    from loki_core.parallel.comm import Communicator
 
 HALVINGS = 12  # of a Newton step before it is taken to lead nowhere
 TOLERANCE = 1.0e-10  # of the linear solves, where they iterate
+PATIENCE = 250  # iterations after which a direct solve is the quicker way
 
 
 class SolidSystem(TaskOwner):
@@ -50,19 +53,24 @@ class SolidSystem(TaskOwner):
         report: What the last solve did.
     """
 
-    def __init__(self, solids: Sequence[Solid]) -> None:
+    def __init__(self, comm: Communicator) -> None:
         self.path = "Solids"
-        self.solids = list(solids)
-        self.comm = solids[0].scope.domain.comm
+        self.solids: list[Joinable] = []
+        self.comm = comm
         self.constraints: list[Any] = []
         self.version = 0
         self.size = 0
         self.report: SolveReport | None = None
-        self._layout: Any = None
+        self._layout: list[int] = []
         self._pattern: Any = None
         self.relative_change = 0.0
-        for item in solids:
-            item.system = self
+        self._frame: int | None = None  # for which the solver was chosen
+        self._told = False  # that another solver had to take over
+
+    def add(self, item: Joinable) -> None:
+        """Take an Object in, while the Solver is being built; `Joinable.join` calls it."""
+        self.solids.append(item)
+        item.system = self
 
     # -- numbering -------------------------------------------------------------------------
 
@@ -72,11 +80,13 @@ class SolidSystem(TaskOwner):
         self.renew()
 
     def renew(self) -> None:
-        """Number the unknowns, if bodies changed places. Collective."""
-        layout = tuple(item.particles.layout_version for item in self.solids)
-        if not self.comm.any(layout != self._layout):
+        """Number the unknowns where bodies came or went; else only find their rows. Collective."""
+        layout = [item.particles.layout_version for item in self.solids]
+        former, self._layout = self._layout or [-1] * len(layout), layout
+        moved = [item for item, a, b in zip(self.solids, former, layout, strict=True) if a != b]
+        changed = any(item.needs_numbers() for item in moved)
+        if not self.comm.any(changed or self.version == 0):
             return
-        self._layout = layout
         self.version += 1
         self.size = 0
         starts = [np.zeros(1, np.int64)]
@@ -138,6 +148,7 @@ class SolidSystem(TaskOwner):
         self.rhs[:] = 0.0
         self.values[:] = 0.0
         self.couplings.clear()
+        self._multipliers_entered = False
         if step.newton == 0:
             self.fixed[:] = 0
             for item in self.solids:
@@ -147,16 +158,76 @@ class SolidSystem(TaskOwner):
     @task(Stage.SOLVE_SOLIDS)
     def solve(self, access: Access, step: Step) -> None:
         """Find the correction of all unknowns together."""
+        if self.has_multipliers:
+            self._enter_multipliers()
         close_fixed(self.fixed, self.row, self.rhs, self.values)
-        self.change[:] = 0.0
-        self.solver.prepare(self.linear)
-        self.report = solve_with_fallback(
-            self.linear, self.rhs, self.change, solver=self.solver, tol=TOLERANCE
-        )
+        if self.has_multipliers:
+            self.report = self._solve_with_multipliers()
+        else:
+            self.report = self._solve_bodies(step)
         for constraint in self.constraints:
             constraint.take_solution(self.change)
         self.iterations = self.report.iterations
-        self.warning = self.report.warning
+
+    def _solve_bodies(self, step: Step) -> SolveReport:
+        """Find the correction; the solver that took over stays for the rest of the frame."""
+        if step.frame != self._frame:
+            self._frame = step.frame
+            self.solver = choose_solver(self.linear)
+        self.change[:] = 0.0
+        self.solver.prepare(self.linear)
+        direct_is_an_option = self.linear.total_size <= SIZE_LIMIT
+        report = solve_with_fallback(
+            self.linear, self.rhs, self.change, solver=self.solver, tol=TOLERANCE,
+            max_iterations=PATIENCE if direct_is_an_option else 20 * PATIENCE,
+        )  # fmt: skip
+        if report.solver != self.solver.name:
+            self.solver = choose_solver(self.linear, report.solver)
+            if not self._told:
+                self.warning, self._told = report.warning, True
+        return report
+
+    @property
+    def has_multipliers(self) -> bool:
+        """Whether any Constraint is in compliance mode."""
+        return any(one.has_multipliers for one in self.constraints)
+
+    def common_body(self, dofs: NDArray[Any]) -> NDArray[np.int64]:
+        """Own body that all unknowns of each element lie in [n, d]; -1 where they do not."""
+        body = np.full(len(self.fixed_with_ghosts), -1, np.int64)
+        body[: self.size] = np.repeat(np.arange(len(self.body_start) - 1), np.diff(self.body_start))
+        bodies = body[dofs]
+        same = np.all(bodies == bodies[:, :1], axis=1)
+        found: NDArray[np.int64] = np.where(same, bodies[:, 0], -1)
+        return found
+
+    def _enter_multipliers(self) -> None:
+        """Let Constraints in compliance mode share out what they carry, once an iteration."""
+        if self._multipliers_entered:
+            return
+        self._multipliers_entered = True
+        diagonal = self.with_ghosts(self.linear.diagonal())
+        for one in self.constraints:
+            if one.has_multipliers:
+                one.enter_multipliers(diagonal)
+
+    def _solve_with_multipliers(self) -> SolveReport:
+        """Find the correction and the multipliers of Constraints in compliance mode. Collective."""
+        soft = [one for one in self.constraints if one.has_multipliers]
+        blocks = [one.soft.block(one.joint_dofs) for one in soft]
+        system = MultiplierSystem(self.linear, blocks, self.fixed)
+        parts = [one.soft.wanted(block) for one, block in zip(soft, blocks, strict=True)]
+        found = np.zeros(system.size)
+        report = solve_with_fallback(
+            system, np.concatenate((self.rhs, *parts)), found, tol=TOLERANCE,
+            max_iterations=PATIENCE,
+        )  # fmt: skip
+        self.warning = report.warning
+        self.change[:], multipliers = system.split(found)
+        for number, (one, block) in enumerate(zip(soft, blocks, strict=True)):
+            mine = slice(system.starts[number], system.starts[number + 1])
+            one.soft.take_multipliers(block, multipliers[mine])
+        return report
 
     @task(Stage.MOVE_ITERATE)
     def move(self, access: Access, step: Step) -> None:
@@ -213,7 +284,7 @@ class SolidSystem(TaskOwner):
         parts += [constraint.energies(dt) for constraint in self.constraints]
         return exact_sum(self.comm, np.concatenate(parts)) if parts else 0.0
 
-    def _part(self, vector: NDArray[Any], item: Solid) -> NDArray[Any]:
+    def _part(self, vector: NDArray[Any], item: Joinable) -> NDArray[Any]:
         return vector[item.first_dof : item.first_dof + int(item.body_start[-1])]
 
 

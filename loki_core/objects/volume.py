@@ -429,7 +429,7 @@ class Volume(Object):
         """Carry the velocity along itself."""
         settings, volume = self.settings, self.volume
         if self.projector is not None:
-            self.projector.begin_step()
+            self.projector.begin_step(step.frame)
         if settings.velocity_scheme == "none":
             self._keep_start()
             return

@@ -9,8 +9,9 @@ so the pressure matrix has on each face the mobility (1 - phi) m + W^T V (rho V 
 solids' inertia as compliance. Without compliance the solids are walls that move as they do. The
 pressure is that against the ambient air at rest; the weight of the displaced air, -rho V g, is the
 hydrostatic part of buoyancy, which points feel in their own solve. The gas keeps the mass of whole
-faces, so the sum of momenta is that of drag alone; the reaction in the account of what was
-exchanged is that of the pressure on the points.
+faces: every face takes the whole of -dt grad p, with or without solids in it. So there is no part
+of its momentum that is the reaction to these points, and the account of what was exchanged tells
+what points and walls got, and that the fluid's side is not measured.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class CoupledBuoyancyAction(Operator):
     def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
-        self.exchange = Exchange(target.scope.domain.comm)
+        self.exchange = Exchange(target.scope.domain.comm, measures_fluid=False)
         if self.pushes_fluid:
             fluid.need_pores()
         self.boundary = Boundary.between(target, fluid)
@@ -99,8 +100,8 @@ class CoupledBuoyancyAction(Operator):
             total += acceleration()
         ambient = self.fluid.settings.ambient_density
         density = float(self.fluid.settings.density if ambient is None else ambient)
-        force = access["particles.force"]
-        force -= (density * self.target.point_volumes())[:, None] * total
+        self._lift = -(density * self.target.point_volumes())[:, None] * total
+        access["particles.force"][:] += self._lift
 
     @task(
         Stage.TRANSFER_SOLIDS_TO_GRID,
@@ -119,10 +120,10 @@ class CoupledBuoyancyAction(Operator):
         velocity = access["particles.velocity"]
         share = access["volume.solid_share"]
         self.boundary.splat(
-            space[:, None] * velocity, access["volume.solid_flux"], give[:, None] * three,
-            access["volume.solid_give"],
-        )  # fmt: skip
-        self.boundary.splat(space[:, None] * three, share, None, None)
+            (space[:, None] * three, share),
+            (space[:, None] * velocity, access["volume.solid_flux"]),
+            (give[:, None] * three, access["volume.solid_give"]),
+        )
         # What is fuller than it may be is thinned as a whole.
         scale = np.minimum(1.0, FULLEST / np.maximum(share, 1e-12))
         if np.any(scale < 1.0):
@@ -136,22 +137,23 @@ class CoupledBuoyancyAction(Operator):
     )
     def push_solids(self, access: Access, step: Step) -> None:
         """Give points their part of the pressure gradient."""
-        projector = self.fluid.projector
-        if projector is None:
-            return
-        if not self.boundary.is_of(step):
-            self.boundary.refresh(step)
-        change = self.boundary.gather(projector.gradient_push(step.dt))
-        displaced = float(self.fluid.settings.density) * self.target.point_volumes()
-        impulse = displaced[:, None] * change
+        impulse = step.dt * self._lift
         before = np.array(self.target.data["particles"].local("velocity"), np.float64)
-        self.target.push_points(impulse, step.dt)
+        projector = self.fluid.projector
+        if projector is not None:
+            if not self.boundary.is_of(step):
+                self.boundary.refresh(step)
+            change = self.boundary.gather(projector.gradient_push(step.dt))
+            displaced = float(self.fluid.settings.density) * self.target.point_volumes()
+            push = displaced[:, None] * change
+            self.target.push_points(push, step.dt)
+            impulse = impulse + push
         after = np.asarray(self.target.data["particles"].local("velocity"), np.float64)
         free = (self.target.held_points() == 0)[:, None]
         to_points = np.where(free, impulse, 0.0)
         self.exchange.add(
-            step.substep, to_points=to_points, to_fluid=-impulse, to_walls=impulse - to_points,
-            velocity=0.5 * (before + after), flow=np.zeros_like(impulse),
+            step.substep, to_points=to_points, to_walls=impulse - to_points,
+            energy_to_points=np.einsum("na,na->n", to_points, 0.5 * (before + after)),
         )  # fmt: skip
 
     def state(self) -> dict[str, Any]:

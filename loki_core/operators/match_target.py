@@ -21,6 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.curves import Curves
 from loki_core.errors import InputError
+from loki_core.objects.solid import Solid
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,
@@ -83,7 +84,7 @@ class MatchTargetAction(Operator, behavior=MatchTarget):
     @classmethod
     def acts_on(cls, item: Any) -> bool:
         """Strands have points that a Curves stream has too."""
-        return hasattr(item, "fill_fixed") and "joints" in item.data
+        return isinstance(item, Solid) and "joints" in item.data
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

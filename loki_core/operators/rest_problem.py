@@ -96,12 +96,8 @@ class RestProblem:
         self.terms = [self._term(one, names) for one in adjustable_constraints(target)]
 
     def _mass(self) -> Float:
-        target, mass = self.target, np.zeros(self.system.size)
-        first = target.first_dof + target.particle_dof
-        for axis in range(3):
-            mass[first + axis] = target.particles.local("mass")
-        if hasattr(target, "edge_dof"):
-            mass[target.first_dof + target.edge_dof] = target.edges.local("inertia")
+        mass = np.zeros(self.system.size)
+        self.target.fill_inertia(mass[self.own[0] : self.own[-1] + 1] if len(self.own) else mass)
         return mass
 
     def _term(self, constraint: Any, names: Sequence[str]) -> RestTerm:
@@ -121,7 +117,7 @@ class RestProblem:
         total = self.load.copy()
         for term in self.terms:
             term.constraint.evaluate(term.value, term.gradient)
-            k, _ = term.constraint.stiffness()
+            k, _ = term.constraint.stiffness_in_use()
             term.k = np.broadcast_to(k, term.value.shape)
             scatter_forces(
                 term.elements.runs, term.elements.dofs, term.gradient, term.k * term.value,
@@ -387,10 +383,11 @@ def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
         one.value += shift
         if one.has_damping:  # else a change of the rest shape would count as motion
             one.start += shift
-        one.k, one.k_step = one.stiffness()
+        one.k, one.k_step = one.stiffness_in_use()
         tension = one.tension.copy()
         one._respond(dt)
-        scatter_forces(
-            one.elements.runs, one.elements.dofs, one.gradient, one.tension - tension,
-            system.fixed, system.rhs,
-        )  # fmt: skip
+        if not one.has_multipliers:  # those enter later
+            scatter_forces(
+                one.elements.runs, one.elements.dofs, one.gradient, one.tension - tension,
+                system.fixed, system.rhs,
+            )  # fmt: skip

@@ -14,6 +14,7 @@ from typing import Any
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.objects.solid import Solid
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,
@@ -57,7 +58,7 @@ class SagFreeStartAction(Operator, behavior=SagFreeStart):
     @classmethod
     def acts_on(cls, item: Any) -> bool:
         """Solids alone have Constraints with rest parameters."""
-        return hasattr(item, "fill_fixed")
+        return isinstance(item, Solid)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

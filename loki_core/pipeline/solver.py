@@ -240,6 +240,12 @@ class Solver:
             changes.append(self.solids.newton_change())
         return self.comm.maximum(max(changes, default=0.0))
 
+    def overshoots(self) -> bool:
+        """Whether the last Newton correction was too large for any Object to be linear."""
+        if self.solids is None or self.settings.newton_iterations > 1:
+            return False
+        return self.comm.any(any(item.overshoots() for item in self.objects.values()))
+
     # -- building --------------------------------------------------------------------------
 
     def _streams_at(self, frame: int) -> dict[str, Any]:
@@ -256,17 +262,21 @@ class Solver:
         return streams
 
     def _create(self) -> None:
+        self._system = SolidSystem(self.comm)
         for path, behavior in self.setup.behaviors():
             if behavior.kind == "object":
                 self._create_one(path, behavior, [])
-        solids = [item for item in self.objects.values() if isinstance(item, Solid)]
-        self.solids = SolidSystem(solids) if solids else None
-        for path, behavior in self.setup.behaviors():
-            if behavior.kind != "object":
-                reached = [
-                    item for p in self.setup.reach(path) for item in self._objects_of.get(p, ())
-                ]
-                self._create_one(path, behavior, reached)
+        for item in self.objects.values():
+            if isinstance(item, Solid):
+                item.join()
+        actions = [one for one in self.setup.behaviors() if one[1].kind != "object"]
+        # Constraints first: they say which Objects join the solids.
+        for path, behavior in sorted(actions, key=lambda one: one[1].kind != "constraint"):
+            reached = [item for p in self.setup.reach(path) for item in self._objects_of.get(p, ())]
+            self._create_one(path, behavior, reached)
+        order = {path: number for number, (path, _) in enumerate(self.setup.behaviors())}
+        self.inactive.sort(key=lambda one: order[one.path])
+        self.solids = self._system if self._system.solids else None
 
     def _warn_of_idle_inputs(self) -> None:
         """Say what was given in vain: usually a name that is not quite right."""
@@ -281,7 +291,9 @@ class Solver:
             self.warn(f"no Object is active, so nothing is simulated ({reasons})")
 
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
-        scope = Scope(path, objects, self.inputs, self.domain, self.settings, self.objects)
+        scope = Scope(
+            path, objects, self.inputs, self.domain, self.settings, self.objects, self._system
+        )
         missing = [
             s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs
         ]

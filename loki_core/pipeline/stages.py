@@ -73,6 +73,7 @@ class Stage(Enum):
     FEED_BACK_TO_SOLIDS = _developer("newton", "fluid forces return to the solids")
 
     ADVECT = _user("substep", "velocities at t + dt are known")
+    REMEMBER_CONSTRAINTS = _developer("substep", "constraints keep what the next step begins with")
     GRID_TO_PARTICLES = _developer("substep", "grid velocities return to particles")
     MOVE_PARTICLES = _developer("substep", "particles move and age, walls hold them")
     ADVECT_VOLUMES = _developer("substep", "volumes move")

@@ -20,6 +20,8 @@ from loki_core.pipeline.stages import NEWTON, SUBSTEP_AFTER_NEWTON, SUBSTEP_BEFO
 from loki_core.pipeline.task import Step
 from loki_core.solver_settings import SolverSettings
 
+MORE_ITERATIONS = 7  # of Newton, at most, for a step that turns solids too far for a linear one
+
 
 class StageRunner(Protocol):
     """What the timeline drives: the Solver."""
@@ -33,6 +35,7 @@ class StageRunner(Protocol):
     def accept_substep(self, step: Step) -> None: ...
     def time_step_limit(self) -> float: ...
     def newton_change(self) -> float: ...
+    def overshoots(self) -> bool: ...
     def warn(self, message: str) -> None: ...
 
 
@@ -129,10 +132,14 @@ class Timeline:
     def _run_substep(self, runner: StageRunner, step: Step) -> None:
         for stage in SUBSTEP_BEFORE_NEWTON:
             runner.run_stage(stage, step)
-        for iteration in range(self.settings.newton_iterations):
+        wanted = self.settings.newton_iterations
+        for iteration in range(wanted + MORE_ITERATIONS):
             for stage in NEWTON:
                 runner.run_stage(stage, step.at_newton(iteration))
-            if runner.newton_change() <= self.settings.newton_tolerance:
+            if iteration + 1 < wanted:
+                if runner.newton_change() <= self.settings.newton_tolerance:
+                    break
+            elif not runner.overshoots():
                 break
         for stage in SUBSTEP_AFTER_NEWTON:
             runner.run_stage(stage, step)

@@ -22,7 +22,7 @@ def assert_same_motion(many, alone, ranks):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("mode", ["once", "every_step", "balanced"])
+@pytest.mark.parametrize("mode", ["once", "every_step", "balanced", "multipliers"])
 def test_motion_does_not_depend_on_ranks(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
     assert alone["owned"].min() > 10 and alone["ghosts"] == 0
@@ -36,8 +36,9 @@ def test_motion_does_not_depend_on_ranks(tmp_path, mode):
 
 
 @pytest.mark.mpi
-def test_ranks_without_strands_take_part(tmp_path):
-    alone = results_on_ranks(SCRIPT, 1, tmp_path, "few")
-    many = results_on_ranks(SCRIPT, 5, tmp_path, "few")
+@pytest.mark.parametrize("mode", ["few", "few_multipliers"])
+def test_ranks_without_strands_take_part(tmp_path, mode):
+    alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
+    many = results_on_ranks(SCRIPT, 5, tmp_path, mode)
     assert many["bodies"].min() == 0
     assert_same_motion(many, alone, 5)

@@ -236,6 +236,28 @@ def test_few_strands_are_drawn_wide_enough_to_be_seen():
     assert 1.0e-3 < radius.max() < 0.03
 
 
+def test_thick_strands_beside_thin_ones_keep_their_width():
+    thin, thick = bundle(40), bundle(2)
+    thin.channels["point"]["radius"][:] = 1.0e-5
+    thick.channels["point"]["radius"][:] = 0.02
+    together = gather_strands({"thin": thin, "thick": thick}, FRONT, SIZE)
+    alone = gather_strands({"thin": thin}, FRONT, SIZE).radius
+    np.testing.assert_allclose(together.radius[len(alone) :], 0.02)
+    assert together.radius[: len(alone)].min() > 1.0e-3  # which are drawn wider
+
+
+@pytest.mark.parametrize("count", [1, 60, 100_000])
+def test_points_are_drawn_as_large_as_they_are(count):
+    from bridges.standalone.preview import _drawn_radius
+    from loki_core.data.points import Points
+
+    sparks = Points(np.random.default_rng(1).random((count, 3)))
+    assert _drawn_radius(sparks, BOUNDS) <= 0.02  # nobody knows how large they are
+    for own, largest in ((1.0e-5, 0.003), (1.0e-3, 0.003), (0.01, 0.01), (1.0, 0.05)):
+        sparks.set_channel("point", "radius", np.full(count, own))
+        assert max(min(own, 0.05), 0.0012) <= _drawn_radius(sparks, BOUNDS) <= largest
+
+
 def test_smooth_strands_go_through_their_points():
     t = np.linspace(0.0, 2.0, 12)
     helix = np.stack((0.5 + 0.2 * np.cos(3 * t), 0.2 + 0.3 * t, 0.5 + 0.2 * np.sin(3 * t)), axis=1)

@@ -95,6 +95,7 @@ def fake_pardiso(monkeypatch, solver):
     module.__spec__ = importlib.machinery.ModuleSpec("pypardiso", None)
     module.PyPardisoSolver = solver
     monkeypatch.setitem(sys.modules, "pypardiso", module)
+    monkeypatch.setattr("loki_core.linear_solvers.direct.SMALL", 0)
 
 
 def solve_directly():

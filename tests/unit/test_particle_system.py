@@ -311,3 +311,17 @@ def test_one_rank_has_no_ghosts_to_wait_for():
     particles.mark_written("heat")
     assert particles.post_ghosts(["heat"]) is None
     np.testing.assert_array_equal(particles.with_ghosts("heat"), particles.local("heat"))
+
+
+def test_precision_is_chosen_before_there_are_particles():
+    particles = ParticleSystem(GridDomain(1.0), name="Dust")
+    particles.add_channel("heat", np.float32)
+    particles.add_channel("tag", np.int64)
+    particles.store_as(np.float64)
+    assert particles.dtype == np.float64
+    particles.append({"position": np.full((1, 3), 0.1)}, ids=np.array([0]))
+    assert particles.local("position")[0, 0] == 0.1
+    assert particles.local("heat").dtype == np.float64
+    assert particles.local("tag").dtype == np.int64
+    with pytest.raises(SetupError, match="Dust: there are particles already"):
+        particles.store_as(np.float32)

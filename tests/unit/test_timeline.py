@@ -7,7 +7,7 @@ import pytest
 from loki_core.errors import Cancelled, DivergenceError, InputError
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.timeline import Timeline
+from loki_core.pipeline.timeline import MORE_ITERATIONS, Timeline
 from loki_core.solver_setup import SolverSettings
 
 
@@ -22,6 +22,7 @@ class Runner:
         self.changes = list(changes)
         self.time = 0.0
         self.dts, self.stages, self.warnings, self.accepted = [], [], [], []
+        self.overshot = []
         self.cancel_at = None
         self.begun = 0
 
@@ -54,6 +55,9 @@ class Runner:
 
     def newton_change(self):
         return self.changes.pop(0) if self.changes else 0.0
+
+    def overshoots(self):
+        return self.overshot.pop(0) if self.overshot else False
 
     def warn(self, message):
         self.warnings.append(message)
@@ -109,6 +113,17 @@ def test_adaptive_substeps_stay_between_their_bounds():
         timeline, runner = make(adaptive_substeps=True, limit=limit, max_substeps=10)
         timeline.advance_frame(runner)
         assert len(runner.dts) == 10
+
+
+def test_newton_goes_on_while_a_step_overshoots():
+    timeline, runner = make()
+    runner.overshot = [True, True, False]
+    timeline.advance_frame(runner)
+    assert runner.stages.count(Stage.SOLVE_SOLIDS) == 3
+    timeline, runner = make()
+    runner.overshot = [True] * 50
+    timeline.advance_frame(runner)
+    assert runner.stages.count(Stage.SOLVE_SOLIDS) == 1 + MORE_ITERATIONS
 
 
 def test_newton_ends_at_its_tolerance_or_its_count():

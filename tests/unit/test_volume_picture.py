@@ -199,6 +199,26 @@ def test_a_level_set_is_found_where_it_is():
     np.testing.assert_allclose(seen.colors[20, 20], (0.1, 0.2, 0.3), rtol=1e-6)
 
 
+def test_a_level_set_has_the_colours_that_it_carries():
+    plain, solid = solid_ball(), solid_ball()
+    shape = solid.channel("distance").values.shape
+    for name, color in (("Cd", (0.8, 0.05, 0.05)), ("primitive", None)):
+        values = np.zeros((shape[0], 1, *shape[2:]), np.int32)  # all voxels know a face
+        if color is not None:
+            values = np.tile(
+                np.array(color, np.float32)[:, None, None, None], (shape[0], 1, *shape[2:])
+            )
+        solid.set_channel(name, values)
+    picture, before = painted({"solid": solid}), painted({"solid": plain})
+    middle = (SIZE[1] // 2, SIZE[0] // 2)
+    red, green, blue = picture[middle]
+    assert red > 2 * max(green, blue)
+    assert np.ptp(before[middle]) < 40  # without colours it is grey
+    # Where no voxel knows a face there is no colour to take.
+    solid.set_channel("primitive", np.full((shape[0], 1, *shape[2:]), -1, np.int32))
+    np.testing.assert_array_equal(painted({"solid": solid}), before)
+
+
 def test_a_solid_hides_the_smoke_behind_it_and_throws_a_shadow():
     smoke_alone = painted({"smoke": ball(0.2)})
     both = painted({"smoke": ball(0.2), "solid": solid_ball(0.3)}, floor=0.0)

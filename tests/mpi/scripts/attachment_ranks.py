@@ -17,6 +17,8 @@ MODES = {
     "every_step": {"every_step": True, "newton_iterations": 3},
     "balanced": {"balance_every": 2, "friction": 0.01},
     "few": {"strands": 1},
+    "multipliers": {"mode": "compliance", "friction": 0.01},
+    "few_multipliers": {"mode": "compliance", "strands": 1},
 }
 
 
@@ -43,11 +45,11 @@ def skin(frame):
     return lk.Surface.from_faces(corners + shift, [[0, 1, 2], [0, 2, 3]])
 
 
-def rods(name):
+def rods(name, mode):
     return lk.Group(
         name,
         lk.CurvesObject(input=name, root="free", radius=1e-3),
-        lk.StretchingConstraint(young_modulus=1e6),
+        lk.StretchingConstraint(young_modulus=1e6, mode=mode),
         lk.BendingConstraint(young_modulus=1e6, shear_modulus=3e5),
     )
 
@@ -56,15 +58,15 @@ def main(target, mode):
     comm = world()
     chosen = dict(MODES[mode])
     every_step, friction = chosen.pop("every_step", False), chosen.pop("friction", 0.0)
-    strands = chosen.pop("strands", 12)
+    strands, way = chosen.pop("strands", 12), chosen.pop("mode", "stiffness")
     upper = rows(strands, height=0.02, seed=2)
     pinned = np.zeros(upper.point_count, np.int32)
     pinned[upper.offsets[:-1]] = 1  # columns of another rank that are prescribed
     upper.set_channel("point", "pinned", pinned)
     setup = lk.SolverSetup(
         "strands",
-        rods("lower"),
-        rods("upper"),
+        rods("lower", way),
+        rods("upper", way),
         lk.GravityForce(),
         lk.AttachmentConstraint(
             name="Between",
@@ -79,6 +81,7 @@ def main(target, mode):
             damping_time=0.01,
             friction=friction,
             friction_stiffness=5.0,
+            mode=way,
         ),
         lk.AttachmentConstraint(
             name="Among",

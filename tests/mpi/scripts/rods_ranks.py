@@ -124,7 +124,8 @@ def main(target, scene, *rest):
             found["flow"] = solver.read("Wind/VolumeObject", "velocity")
             for path, document in solver.exchanges().items():
                 for name in ("momentum_to_solids", "momentum_to_fluid", "momentum_residual"):
-                    found[f"{path} {name}"] = np.array(document[name])
+                    if document[name] is not None:
+                        found[f"{path} {name}"] = np.array(document[name])
         rods = solver.object("Hair/CurvesObject")
         found["counts"] = np.concatenate(comm.all_gather(np.array([rods.particles.count])))
         if comm.rank == 0:
