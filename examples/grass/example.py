@@ -79,7 +79,7 @@ def build(
             velocity=(6.0 * wind, -0.8 * wind, 1.2 * wind),
             strength=0.6,
         ),
-        Collider(name="Ground", input="ground", mode="shell", thickness=EARTH, channels=("Cd",)),
+        Collider(name="Ground", input="ground", mode="shell", thickness=EARTH, channels=("Cd?",)),
     )
     setup = SolverSetup("grass", grass, air, GravityForce(), CoupledDragForce(), substeps=4)
     ground, curves = meadow(blades, vertices)

@@ -80,7 +80,7 @@ def build(
         GravityForce(),
         CoupledDragForce(),
         CoupledBuoyancyOperator(),
-        Collider(name="Head", input="head", channels=("Cd",)),
+        Collider(name="Head", input="head", channels=("Cd?",)),
         substeps=4,
     )
     return setup, {"hair": moving_hair(strands, vertices), "head": moving_head()}

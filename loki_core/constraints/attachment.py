@@ -120,6 +120,8 @@ class AttachmentConstraint(ConstraintBehavior):
         """Make the Action, once source and target are named."""
         if self.source is None or self.target is None:
             return []
+        if any(_is_absent(scope, getattr(self, side)) for side in SIDES):
+            return []
         found = [_find(scope, side, getattr(self, side)) for side in SIDES]
         if all(item is None for item in found):
             raise SetupError(
@@ -127,6 +129,14 @@ class AttachmentConstraint(ConstraintBehavior):
                 "an Object"
             )
         return [AttachmentAction(self, *found)]
+
+
+def _is_absent(scope: Scope, name: str) -> bool:
+    """Whether the Object of a path, or all of a Group, are turned off or have no input."""
+    inside = f"{name}/"
+    there = any(path == name or path.startswith(inside) for path in scope.others)
+    off = any(path == name or path.startswith(inside) for path in scope.absent)
+    return off and not there and name not in scope.inputs
 
 
 def _find(scope: Scope, side: str, name: str) -> Any:

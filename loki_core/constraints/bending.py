@@ -88,6 +88,7 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         "edges.angle",
         "joints.reference_twist",
         "joints.rest_strain",
+        "joints.rest_stiffening",
         "joints.length",
     )
 
@@ -172,8 +173,14 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         twist = of("twist_stiffness", lambda: modulus("shear_modulus") * polar)
         at = rods.joint_vertex
         k = np.stack((bending[at], other[at], twist[at]), axis=1)
-        k /= rods.joints.local("length")[:, None]
+        k *= (rods.joints.local("rest_stiffening") / rods.joints.local("length"))[:, None]
         return k, 1
+
+    def stiffen(self, factors: Float) -> None:
+        """Multiply the stiffness of local strands by factors [strands], for good."""
+        rods = self.target
+        rods.joints.local("rest_stiffening")[:] *= np.repeat(factors, np.diff(rods.joint_offsets))
+        rods.parameter_version += 1
 
     def rest_parameters(self) -> Float:
         """Rest strains."""

@@ -38,7 +38,11 @@ from loki_core.constraints.contact_detection import (
     measure,
 )
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.constraint_assembly import predict_tension, scatter_elements
+from loki_core.kernels.constraint_assembly import (
+    predict_tension,
+    scatter_elements,
+    scatter_forces,
+)
 from loki_core.objects.body_collider import colliders_of
 from loki_core.objects.joinable import Joinable
 from loki_core.pipeline.stages import Stage
@@ -282,6 +286,10 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
             self._runs, self._dofs, self.gradient, sign * self.tension, sign * self.slope,
             system.fixed, system.row, system.rhs, system.values,
         )  # fmt: skip
+
+    def add_forces(self, fixed: NDArray[np.uint8], out: Float) -> None:
+        """Add the forces of contacts, which are not the elements that the matrix has room for."""
+        scatter_forces(self._runs, self._dofs, self.gradient, self.tension, fixed, out)
 
     def _slide(self, position: Float, dt: float) -> Float:
         """Motion across the normal, relative to the collider, since the start of the step."""

@@ -28,6 +28,7 @@ from loki_core.kernels.constraint_assembly import (
     respond,
     scatter_diagonals,
     scatter_elements,
+    scatter_forces,
     scatter_matrices,
 )
 from loki_core.objects.solid import Solid
@@ -327,6 +328,11 @@ class Constraint(Action):
                 elements.runs, elements.dofs, np.array(self.curved), self.diagonal, system.fixed,
                 system.row, system.values,
             )  # fmt: skip
+
+    def add_forces(self, fixed: NDArray[np.uint8], out: Float) -> None:
+        """Add the forces of the last evaluation on unknowns that are not fixed to out [size]."""
+        elements = self.elements
+        scatter_forces(elements.runs, elements.dofs, self.gradient, self.tension, fixed, out)
 
     def solved_tension(self) -> Float:
         """Tension that the last solve balanced, where the second derivative is used."""

@@ -30,7 +30,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
 from loki_core.objects.boundary import Boundary
-from loki_core.objects.exchange import Exchange
+from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
@@ -226,10 +226,11 @@ class CoupledDragAction(Action):
 
     def _account(self, step: Step) -> None:
         """Note what the substep exchanged, either side by itself."""
-        impulse = self.impulse
+        carrier = self.target.data["particles"]
         free = (self.target.held_points() == 0)[:, None] & self.drags_solids
-        to_points = np.where(free, impulse, 0.0)
-        to_walls, to_fluid, work = impulse - to_points, np.zeros((0, 3)), np.zeros(0)
+        given = np.where(free, self.impulse, 0.0)
+        to_points, to_walls = in_runs(given, carrier), in_runs(self.impulse - given, carrier)
+        to_fluid, work = np.zeros((0, 3)), np.zeros(0)
         if self.drags_fluid:
             to_fluid, to_closed, work = self._measure_faces(step.dt)
             to_walls = np.concatenate((to_walls, to_closed))
@@ -238,8 +239,8 @@ class CoupledDragAction(Action):
             to_points=to_points,
             to_fluid=to_fluid,
             to_walls=to_walls,
-            unanswered=self.lost,
-            energy_to_points=np.einsum("na,na->n", to_points, self.velocity),
+            unanswered=in_runs(self.lost, carrier),
+            energy_to_points=in_runs(np.einsum("na,na->n", given, self.velocity), carrier),
             energy_to_fluid=work,
         )
 

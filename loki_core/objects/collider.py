@@ -72,7 +72,7 @@ class Collider(Behavior, kind="operator"):
         doc="Whether fluids slide along it; auto leaves it to their viscosity.",
     )
     channels: tuple[str, ...] = parameter(
-        (), doc="Painted channels of the mesh that are carried to the field."
+        (), doc='Painted channels that the field carries; "Cd?" where the mesh has one.'
     )
     velocity_scale: float = parameter(
         1.0, doc="Factor on the velocity that the solid hands on; its motion stays as it is."

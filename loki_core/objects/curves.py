@@ -177,6 +177,7 @@ class Rods(Solid):
         self.joints = BodyParticles(domain, name=f"{self.path} joints")
         for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
             self.joints.add_channel(name, np.float64, shape)
+        self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
         self.topology: Curves
         self._volumes: NDArray[np.float64] = np.zeros(0)
         self._volumes_of: Any = None  # what they were found for

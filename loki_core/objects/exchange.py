@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.body_particles import BodyParticles
+from loki_core.data.particle_system import ParticleSystem
 from loki_core.parallel.comm import Communicator
 from loki_core.parallel.reduce import exact_sum, exact_sums
 
@@ -106,3 +108,16 @@ class Exchange:
         self.energy = np.array(state.get("energy", np.zeros(2)), np.float64)
         self.steps = int(state.get("steps", 0))
         self._substep = -1
+
+
+def in_runs(values: Float, carrier: ParticleSystem) -> Float:
+    """Sums [runs, ...] of point values over bodies, or over Buckets, which are whole on a rank.
+
+    Each is taken in the order of its own points, so exact sums of them do not depend on ranks.
+    """
+    offsets = carrier.body_offsets() if isinstance(carrier, BodyParticles) else carrier.offsets
+    starts = np.unique(offsets[offsets < len(values)])
+    if len(starts) == 0:
+        return values[:0]
+    summed: Float = np.add.reduceat(values, starts, axis=0)
+    return summed

@@ -41,6 +41,7 @@ class Scope:
         settings: Settings of the Solver Setup.
         others: All Objects of the Solver Setup by path, complete once all are created.
         solids: The joint system, which Objects may join.
+        absent: Declarations of Objects that are disabled, or have no input, by path.
     """
 
     path: str
@@ -50,6 +51,7 @@ class Scope:
     settings: SolverSettings
     others: Mapping[str, Any] = field(default_factory=dict)
     solids: Any = None
+    absent: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -322,13 +322,20 @@ def narrow_band(
 def painted_channels(
     mesh: Mesh, names: Sequence[str], *, label: str
 ) -> dict[str, tuple[str, NDArray[Any]]]:
-    """Return location and values of painted channels, the narrowest place first."""
+    """Return location and values of painted channels, the narrowest place first.
+
+    Args:
+        names: Of the channels; those that end with "?" may be missing.
+    """
     found = {}
     locations = ("vertex", "point", "primitive")
-    for name in names:
+    for wanted in names:
+        name = wanted.removesuffix("?")
         holder = next((at for at in locations if name in mesh.channels[at]), None)
         if name in ("distance", "primitive", "velocity"):
             raise SetupError(f'{label}: "{name}" is a channel of every field; paint another one')
+        if holder is None and wanted.endswith("?"):
+            continue
         if holder is None:
             known = [known for at in locations for known in mesh.channels[at]]
             raise InputError(

@@ -64,10 +64,16 @@ def _around(item: Volume) -> list[NDArray[np.int32]]:
     name = item.behavior.around
     if name is None:
         return []
-    if name in item.scope.inputs:
-        lower, upper = item.scope.inputs[name].bounds()
-        return [around_box(item.scope.domain, lower, upper, item.path)]
-    found = item.scope.others.get(name)
+    scope = item.scope
+    absent = scope.absent.get(name)
+    if absent is not None:  # it is turned off: air is kept where it would be
+        name = getattr(absent, "input", None)
+        if name not in scope.inputs:
+            return []
+    if name in scope.inputs:
+        lower, upper = scope.inputs[name].bounds()
+        return [around_box(scope.domain, lower, upper, item.path)]
+    found = scope.others.get(name)
     if found is None:
         raise SetupError(f'{item.path}.around = "{name}" is neither an input stream nor an Object')
     return [found.occupied_buckets()]

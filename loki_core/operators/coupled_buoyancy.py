@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.objects.boundary import Boundary
-from loki_core.objects.exchange import Exchange
+from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
@@ -150,11 +150,14 @@ class CoupledBuoyancyAction(Operator):
             impulse = impulse + push
         after = np.asarray(self.target.data["particles"].local("velocity"), np.float64)
         free = (self.target.held_points() == 0)[:, None]
-        to_points = np.where(free, impulse, 0.0)
+        given, carrier = np.where(free, impulse, 0.0), self.target.data["particles"]
+        work = np.einsum("na,na->n", given, 0.5 * (before + after))
         self.exchange.add(
-            step.substep, to_points=to_points, to_walls=impulse - to_points,
-            energy_to_points=np.einsum("na,na->n", to_points, 0.5 * (before + after)),
-        )  # fmt: skip
+            step.substep,
+            to_points=in_runs(given, carrier),
+            to_walls=in_runs(impulse - given, carrier),
+            energy_to_points=in_runs(work, carrier),
+        )
 
     def state(self) -> dict[str, Any]:
         return self.exchange.state()

@@ -336,10 +336,7 @@ def external_load(target: Any, force: Float) -> Float:
     for one in system.constraints:
         is_load = one.target is target and not any(one is other for other in adjustable)
         if is_load and not one.joins_bodies:
-            elements = one.elements
-            scatter_forces(
-                elements.runs, elements.dofs, one.gradient, one.tension, system.fixed, load
-            )
+            one.add_forces(system.fixed, load)
     return load
 
 

@@ -4,8 +4,10 @@
 
 Rest lengths and rest strains p change once, in the first substep, so that Constraints carry the
 load in the shape of the input. How that is solved is told in `operators/rest_problem.py`. A shape
-that no rest shape can hold (nothing holds it up, or bounds are met) moves as little as can be; one
-whose equilibrium is not stable stays only until something disturbs it.
+that no rest shape can hold (nothing holds it up, or bounds are met) moves as little as can be. A
+strand that would buckle, as one that stands up and is too long for its stiffness, is stiffened with
+`stabilize` until it does not (`operators/rest_stability.py`); without, it stays only until
+something disturbs it.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from loki_core.operators.rest_problem import (
     undisturbed,
     with_rest_channels,
 )
+from loki_core.operators.rest_stability import describe, stabilize
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -41,6 +44,9 @@ class SagFreeStart(Behavior, kind="operator"):
     )
     constraints: tuple[str, ...] = parameter(
         (), doc="Constraints whose rest parameters may change; all that have some if empty."
+    )
+    stabilize: bool = parameter(
+        True, doc="Stiffen the bending of strands that would buckle out of their shape."
     )
 
 
@@ -84,4 +90,16 @@ class SagFreeStartAction(Operator, behavior=SagFreeStart):
                 names=settings.constraints,
             )
             self.largest_force = problem.balance()
+            if settings.stabilize and "joints" in target.data:
+                self._stabilize(problem)
         take_new_rest(target, before, step.dt)
+
+    def _stabilize(self, problem: RestProblem) -> None:
+        """Stiffen strands that would buckle, and balance them anew. Collective."""
+        comm = self.target.scope.domain.comm
+        stiffened, largest, hopeless = stabilize(problem)
+        if stiffened:
+            self.largest_force = (self.largest_force[0], problem.balance()[1])
+        strands = comm.total(len(self.target.body_start) - 1)
+        found = comm.total(stiffened), comm.maximum(largest), comm.total(hopeless)
+        self.warning = describe(found, strands)

@@ -263,6 +263,13 @@ class Solver:
 
     def _create(self) -> None:
         self._system = SolidSystem(self.comm)
+        self._absent = {
+            placed.path: placed.node
+            for placed in self.setup.walk()
+            if isinstance(placed.node, Behavior)
+            and placed.node.kind == "object"
+            and not placed.enabled
+        }
         for path, behavior in self.setup.behaviors():
             if behavior.kind == "object":
                 self._create_one(path, behavior, [])
@@ -292,13 +299,16 @@ class Solver:
 
     def _create_one(self, path: str, behavior: Behavior, objects: list[Any]) -> None:
         scope = Scope(
-            path, objects, self.inputs, self.domain, self.settings, self.objects, self._system
-        )
+            path, objects, self.inputs, self.domain, self.settings, self.objects, self._system,
+            self._absent,
+        )  # fmt: skip
         missing = [
             s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs
         ]
         if missing:
             self.inactive.append(Inactive(path, f'there is no input stream "{missing[0]}"'))
+            if behavior.kind == "object":
+                self._absent[path] = behavior
             return
         created = behavior.create(scope)
         if not created:

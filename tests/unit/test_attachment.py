@@ -651,3 +651,16 @@ def test_hosts_may_not_change_topology():
     )
     with pytest.raises(InputError, match="topology may not change"):
         solver.run(2)
+
+
+def test_an_attachment_to_what_is_turned_off_is_inactive():
+    for name in ("b", "b/CurvesObject"):
+        setup = lk.SolverSetup(
+            "scene",
+            lk.Group("a", lk.CurvesObject(input="one")),
+            lk.Group("b", lk.CurvesObject(input="two"), enabled=False),
+            lk.AttachmentConstraint(source="a", target=name),
+        )
+        inputs = {"one": strands(line((0, 0, 0))), "two": strands(line((0, 0.1, 0)))}
+        solver = lk.Solver(setup, inputs)
+        assert [one.path for one in solver.inactive] == ["AttachmentConstraint"]

@@ -241,3 +241,15 @@ def test_bad_streams_are_named(air):
 
     with pytest.raises(InputError, match=r'input "solid"\.positions\[3\]'):
         solver_with(air, breaks).run(1)
+
+
+def test_a_channel_that_may_be_missing():
+    from loki_core.objects.signed_distance import painted_channels
+    from loki_graph.nodes.shape_source import unit_sphere
+
+    ball = unit_sphere(8, 4)
+    assert painted_channels(ball, ("Cd?",), label="ball") == {}
+    ball.set_channel("point", "Cd", np.ones((ball.point_count, 3)))
+    assert list(painted_channels(ball, ("Cd?",), label="ball")) == ["Cd"]
+    with pytest.raises(InputError, match='no point, vertex or primitive channel "heat"'):
+        painted_channels(ball, ("heat",), label="ball")

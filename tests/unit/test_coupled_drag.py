@@ -367,6 +367,27 @@ def test_groups_can_be_disabled():
     assert list(empty.objects) == [AIR]
 
 
+def test_air_around_an_object_that_is_turned_off():
+    """It is kept where the Object would be, so that a wind works without its hair."""
+    air = lk.Group(
+        "Wind",
+        lk.VolumeObject(
+            voxel_size=0.1, around=HAIR, padding=2, channels=(),
+            ambient_velocity=(1.0, 0.0, 0.0),
+        ),
+        lk.PressureMaterial(),
+    )  # fmt: skip
+    for hair in (strands_group(enabled=False), strands_group()):
+        setup = lk.SolverSetup("scene", hair, air, lk.CoupledDragForce())
+        solver = lk.Solver(setup, {"hair": loose_strands()})
+        solver.run(1)
+        assert solver.counts()[AIR] > 0
+    lonely = lk.SolverSetup("scene", strands_group(), air)
+    solver = lk.Solver(lonely, {})  # no input, so no hair, and no place for the wind
+    solver.run(1)
+    assert solver.counts() == {AIR: 0}
+
+
 # -- buoyancy ----------------------------------------------------------------------------------
 
 

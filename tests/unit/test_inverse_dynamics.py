@@ -307,3 +307,52 @@ def test_equilibrium_by_rest_parameter(problem):
             term.constraint.set_rest_parameters(rest)
             scale = np.abs(expected).max()
             np.testing.assert_allclose(moved, expected, rtol=0, atol=2e-3 * scale + 1e-9)
+
+
+# -- stability ---------------------------------------------------------------------------------
+
+
+def upright(gamma, *, segments=24, length=0.02, **sag_free):
+    """A strand that stands up, of weight w L^3 / (E I) = gamma, in its first substep."""
+    young, density, gravity = 3e9, 1300.0, 9.81
+    radius = np.sqrt(4.0 * density * gravity * length**3 / (young * gamma))
+    x = np.zeros((segments + 2, 3))  # the first edge is clamped
+    x[:, 1] = np.linspace(-length / segments, length, segments + 2)
+    setup = lk.SolverSetup(
+        "upright",
+        lk.CurvesObject(name="S", input="s", radius=float(radius), density=density),
+        lk.StretchingConstraint(),
+        lk.BendingConstraint(),
+        lk.GravityForce(),
+        lk.SagFreeStart(**sag_free),
+        substeps=8,
+    )
+    solver = lk.Solver(setup, {"s": lk.Curves(x, [0, len(x)])})
+    solver.run(1)
+    return solver
+
+
+@pytest.mark.parametrize("gamma", [4.0, 7.0, 9.0, 20.0, 60.0])
+def test_a_column_is_stiffened_where_it_would_buckle(gamma):
+    """Greenhill 1881: a clamped column buckles under its own weight from w L^3 = 7.837 E I on."""
+    solver = upright(gamma)
+    (factor,) = np.unique(solver.read("S", "joints.rest_stiffening"))
+    if gamma < 7.837:
+        assert factor == 1.0 and not solver.warnings
+    else:
+        needed = gamma / 7.837
+        assert 0.99 * needed < factor / 1.1 < 1.16 * needed  # factors are tried 15 % apart
+        assert "1 of 1 strands would buckle" in solver.warnings[0]
+
+
+def test_what_is_stiffened_stays_when_it_is_disturbed():
+    def tip_after(frames, **sag_free):
+        solver = upright(20.0, **sag_free)
+        velocity = solver.read("S", "velocity")
+        velocity[-1, 0] = 1e-3
+        solver.write("S", "velocity", velocity)
+        solver.run(frames)
+        return solver.read("S", "position")[-1, 0] / 0.02
+
+    assert abs(tip_after(24)) < 0.01
+    assert abs(tip_after(24, stabilize=False)) > 0.3
