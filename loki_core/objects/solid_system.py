@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 HALVINGS = 12  # of a Newton step before it is taken to lead nowhere
 TOLERANCE = 1.0e-10  # of the linear solves, where they iterate
-PATIENCE = 250  # iterations after which a direct solve is the quicker way
+PATIENCE = 1000  # iterations after which a direct solve is mostly the quicker way
 
 
 class SolidSystem(TaskOwner):
@@ -179,7 +179,7 @@ class SolidSystem(TaskOwner):
         direct_is_an_option = self.linear.total_size <= SIZE_LIMIT
         report = solve_with_fallback(
             self.linear, self.rhs, self.change, solver=self.solver, tol=TOLERANCE,
-            max_iterations=PATIENCE if direct_is_an_option else 20 * PATIENCE,
+            max_iterations=PATIENCE if direct_is_an_option else 10 * PATIENCE,
         )  # fmt: skip
         if report.solver != self.solver.name:
             self.solver = choose_solver(self.linear, report.solver)
