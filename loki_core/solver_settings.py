@@ -44,7 +44,10 @@ class SolverSettings(Declaration):
         doc="Voxels, or Buckets without voxels, that anything may cross in a substep.",
     )
     newton_iterations: int = parameter(
-        1, minimum=1, maximum=10_000, doc="Most Newton iterations of a substep."
+        1,
+        minimum=1,
+        maximum=10_000,
+        doc="Most Newton iterations of a substep; with 1, solids that turn too far get some more.",
     )
     newton_tolerance: float = parameter(
         1.0e-4,

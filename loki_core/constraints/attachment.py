@@ -14,8 +14,8 @@ with flexibility xi it follows d (kernels/attachments.py has the formula and its
 Under tension T the term T xi (2 - xi) (I - d d^T / |d|^2) / |d| is added to the stiffness, the
 second derivative of a_0 . d. Where the rest length is nothing there is no direction to follow: A is
 the target's frame then, and k_T goes from its own value at xi = 0 to k_N at xi = 1, which is the
-same energy. Damping acts on all of C, friction on C^0 alone, as a
-force. Which points are attached is found in `attachment_emission.py`.
+same energy. Damping acts on all of C, friction on C^0 alone, as a force. Which points are attached
+is found in `attachment_emission.py`.
 """
 
 from __future__ import annotations
@@ -487,6 +487,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def restore(self, state: dict[str, Any]) -> None:
         """Take such a state back."""
         self.table = {}
+        self._renewed_for = (-1, -1)
         for name, host in zip(SIDES, self.hosts, strict=True):
             if host is not None and name in state.get("hosts", {}):
                 host.restore(state["hosts"][name])

@@ -127,6 +127,11 @@ def geometry_of_particles(item: Any) -> Geometry:
     particles, comm = item.particles, item.scope.domain.comm
     parts = [particles.local("id"), particles.local("position").reshape(-1)]
     if "attached" in particles.channels:
+        shape = particles.channel("attached").shape
+        if shape:
+            raise InputError(
+                f'{item.path}: channel "attached" has {shape[0]} values a point, not 1'
+            )
         parts.append(particles.local("attached") != 0)
     ids, flat, *attached = (
         np.concatenate(comm.all_gather(np.ascontiguousarray(part))) for part in parts

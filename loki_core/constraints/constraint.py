@@ -331,8 +331,13 @@ class Constraint(Action):
 
     def add_forces(self, fixed: NDArray[np.uint8], out: Float) -> None:
         """Add the forces of the last evaluation on unknowns that are not fixed to out [size]."""
-        elements = self.elements
-        scatter_forces(elements.runs, elements.dofs, self.gradient, self.tension, fixed, out)
+        elements, tension = self.elements, self.tension
+        if self.has_multipliers:  # T of the residual T / s; what is rigid carries what it has to
+            soft = self.soft
+            tension = np.divide(
+                soft.residual, soft.give, out=np.zeros_like(soft.give), where=soft.give > 0.0
+            )
+        scatter_forces(elements.runs, elements.dofs, self.gradient, tension, fixed, out)
 
     def solved_tension(self) -> Float:
         """Tension that the last solve balanced, where the second derivative is used."""

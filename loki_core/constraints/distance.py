@@ -44,7 +44,8 @@ class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        self.rest_name = f"rest_{self._channel_prefix}"  # several may act on an Object
+        further = self._channel_prefix.removeprefix("distance_constraint")  # of several: "_1"
+        self.rest_name = f"rest_distance{further}"
         self.reads = (f"edges.{self.rest_name}", "edges.tangent", "edges.length")
         target.data["edges"].add_channel(self.rest_name, np.float64)
 

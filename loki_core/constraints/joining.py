@@ -115,14 +115,6 @@ class JoiningConstraint(Constraint):
     def joint_dofs(self) -> NDArray[np.int32]:
         return self.coupled.dofs
 
-    @task(Stage.EVALUATE_CONSTRAINTS)
-    def accumulate(self, access: Access, step: Step) -> None:
-        """Add forces and stiffness to the joint system."""
-        self.evaluate(self.value, self.gradient)
-        self._respond(step.dt)
-        if not self.has_multipliers:
-            self.scatter()
-
     def scatter(self) -> None:
         """Bring forces and stiffness of the present values to the joint system."""
         element_forces(self.gradient, self.tension, self._forces)

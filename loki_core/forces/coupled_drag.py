@@ -113,7 +113,7 @@ class CoupledDragAction(Action):
         return {"particles": self.target.data["particles"], "volume": self.fluid.volume}
 
     def tasks(self) -> Any:
-        """Those of the chosen direction."""
+        """All of them, for the account; they touch what the direction lets them."""
         for one in super().tasks():
             yield self._completed(one)
 

@@ -2,9 +2,8 @@
 
 Automatic: systems of bodies by manybodies, with multipliers by a Schur complement where they are of
 single bodies; of the others small ones and those that are not spd directly, the rest by smoothed
-aggregation. When a solve does not converge the next solver is tried
-from the same start, and the report says so. Conjugate gradients, plain or preconditioned, never get
-a system that is not spd.
+aggregation. When a solve does not converge the next solver is tried from the same start, and the
+report says so. Conjugate gradients, plain or preconditioned, never get a system that is not spd.
 """
 
 from __future__ import annotations

@@ -138,7 +138,9 @@ class FluidSolve:
     def _still_good(self) -> bool:
         """Whether the last solve took not many more iterations than the first did."""
         first = self._fresh_iterations
-        return first is not None and self.report.iterations <= first + max(2, first // 2)
+        if first is None or self.report.fell_back_from is not None:
+            return False
+        return self.report.iterations <= first + max(2, first // 2)
 
     def solve(self, b: Vector, x: Vector, *, tol: float, max_iterations: int) -> SolveReport:
         """Improve x; another solver takes over where this one fails. Collective.

@@ -181,6 +181,7 @@ class Rods(Solid):
         self.topology: Curves
         self._volumes: NDArray[np.float64] = np.zeros(0)
         self._volumes_of: Any = None  # what they were found for
+        self._volumes_with: Any = None
         self._overshot = False
 
     @property
@@ -477,14 +478,22 @@ class Rods(Solid):
 
     def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         """Move vertices and angles, and carry the frames along."""
+        self._move_unknowns(change, fraction, dt)
+        self._move_frames()
+
+    def take_step(self, change: NDArray[np.float64], dt: float) -> None:
+        """Move by a whole correction without its second-order stretch."""
+        self._move_unknowns(change, 1.0, dt)
+        self._keep_lengths(dt)  # it knows the frames from before
+        self._move_frames()
+
+    def _move_unknowns(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         particles, edges = self.particles, self.edges
         displace_rods(
             change, fraction, fraction / dt, self.particle_dof, self.edge_dof,
             particles.local("position"), particles.local("velocity"), edges.local("angle"),
             edges.local("angular_velocity"),
         )  # fmt: skip
-        self._keep_lengths(dt)
-        self._move_frames()
         for system, names in (
             (particles, ("position", "velocity")),
             (edges, ("angle", "angular_velocity")),
@@ -597,11 +606,12 @@ class Rods(Solid):
 
     def point_volumes(self) -> NDArray[np.float64]:
         """Pieces of the strands."""
-        known = (self.particles.layout_version, self.parameter_version, id(self.settings))
-        if known != self._volumes_of or self.paints:
+        known = (self.particles.layout_version, self.parameter_version)
+        changed = known != self._volumes_of or self.settings is not self._volumes_with
+        if changed or self.paints:
             first, second = self.half_axes()
             self._volumes = np.pi * first * second * self.filaments()[1]
-            self._volumes_of = known
+            self._volumes_of, self._volumes_with = known, self.settings
         return self._volumes
 
     def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -104,7 +104,9 @@ class Exchange:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take such a state back; none is a run that begins."""
-        self.momentum = np.array(state.get("momentum", np.zeros((4, 3))), np.float64)
+        self.momentum = np.zeros((4, 3))
+        kept = np.array(state.get("momentum", self.momentum), np.float64)
+        self.momentum[: len(kept)] = kept  # earlier versions had three rows
         self.energy = np.array(state.get("energy", np.zeros(2)), np.float64)
         self.steps = int(state.get("steps", 0))
         self._substep = -1

@@ -142,6 +142,10 @@ class Joinable(Object):
         for name in ("position", "velocity"):
             self.particles.mark_written(name)
 
+    def take_step(self, change: NDArray[np.float64], dt: float) -> None:
+        """Move by a whole correction that no line search has looked at."""
+        self.displace(change, 1.0, dt)
+
     def inertial_energy(self, change: NDArray[np.float64], dt: float) -> NDArray[np.float64]:
         """Kinetic potential m |v - v0|^2 / 2 of each point, or of each body, which is as good."""
         velocity = self.particles.local("velocity") - self.particles.local("start_velocity")

@@ -162,7 +162,7 @@ class SolidSystem(TaskOwner):
             self._enter_multipliers()
         close_fixed(self.fixed, self.row, self.rhs, self.values)
         if self.has_multipliers:
-            self.report = self._solve_with_multipliers()
+            self.report = self._solve_with_multipliers(step)
         else:
             self.report = self._solve_bodies(step)
         for constraint in self.constraints:
@@ -172,7 +172,7 @@ class SolidSystem(TaskOwner):
     def _solve_bodies(self, step: Step) -> SolveReport:
         """Find the correction; the solver that took over stays for the rest of the frame."""
         if step.frame != self._frame:
-            self._frame = step.frame
+            self._frame, self._told = step.frame, False
             self.solver = choose_solver(self.linear)
         self.change[:] = 0.0
         self.solver.prepare(self.linear)
@@ -183,9 +183,13 @@ class SolidSystem(TaskOwner):
         )  # fmt: skip
         if report.solver != self.solver.name:
             self.solver = choose_solver(self.linear, report.solver)
-            if not self._told:
-                self.warning, self._told = report.warning, True
+        self._tell(report)
         return report
+
+    def _tell(self, report: SolveReport) -> None:
+        """Warn that another solver had to take over, once in a frame."""
+        if report.warning and not self._told:
+            self.warning, self._told = report.warning, True
 
     @property
     def has_multipliers(self) -> bool:
@@ -211,7 +215,7 @@ class SolidSystem(TaskOwner):
             if one.has_multipliers:
                 one.enter_multipliers(diagonal)
 
-    def _solve_with_multipliers(self) -> SolveReport:
+    def _solve_with_multipliers(self, step: Step) -> SolveReport:
         """Find the correction and the multipliers of Constraints in compliance mode. Collective."""
         soft = [one for one in self.constraints if one.has_multipliers]
         blocks = [one.soft.block(one.joint_dofs) for one in soft]
@@ -222,7 +226,9 @@ class SolidSystem(TaskOwner):
             system, np.concatenate((self.rhs, *parts)), found, tol=TOLERANCE,
             max_iterations=PATIENCE,
         )  # fmt: skip
-        self.warning = report.warning
+        if step.frame != self._frame:
+            self._frame, self._told = step.frame, False
+        self._tell(report)
         self.change[:], multipliers = system.split(found)
         for number, (one, block) in enumerate(zip(soft, blocks, strict=True)):
             mine = slice(system.starts[number], system.starts[number + 1])
@@ -237,7 +243,8 @@ class SolidSystem(TaskOwner):
         if searches:
             fraction = self._search(step.dt)
         else:
-            self._displace(1.0, step.dt)
+            for item in self.solids:
+                item.take_step(self._part(self.change, item), step.dt)
         self._note_change(fraction, step.dt)
 
     def _note_change(self, fraction: float, dt: float) -> None:

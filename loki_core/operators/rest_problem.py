@@ -381,10 +381,10 @@ def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
         if one.has_damping:  # else a change of the rest shape would count as motion
             one.start += shift
         one.k, one.k_step = one.stiffness_in_use()
-        tension = one.tension.copy()
+        tension, slope = one.tension.copy(), one.slope.copy()
         one._respond(dt)
         if not one.has_multipliers:  # those enter later
-            scatter_forces(
+            scatter_elements(
                 one.elements.runs, one.elements.dofs, one.gradient, one.tension - tension,
-                system.fixed, system.rhs,
+                one.slope - slope, system.fixed, system.row, system.rhs, system.values,
             )  # fmt: skip

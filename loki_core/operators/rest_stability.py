@@ -37,7 +37,9 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
     Returns:
         How many were stiffened, the largest factor, and how many no factor helps.
     """
-    terms = [term for term in problem.terms if hasattr(term.constraint, "stiffen")]
+    terms = [
+        term for term in problem.terms if term.adjustable and hasattr(term.constraint, "stiffen")
+    ]
     bodies = len(problem.target.body_start) - 1
     if not terms or bodies == 0:
         return 0, 1.0, 0
@@ -54,14 +56,13 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
         for term in terms:
             bending += _material(term, int(body), begin, end)[np.ix_(free, free)]
         for factor in FACTORS:
-            if _is_definite(whole + (factor - 1.0) * bending):
+            if _is_definite(whole + slow + (factor - 1.0) * bending):
                 factors[body] = MARGIN * factor
                 break
         else:
             hopeless += 1
     if np.any(factors > 1.0):
-        for term in terms:
-            term.constraint.stiffen(factors)
+        terms[0].constraint.stiffen(factors)  # the bending of a strand, whoever brings it
     return int(np.count_nonzero(factors > 1.0)), float(factors.max()), hopeless
 
 

@@ -117,6 +117,8 @@ SUBSTEP_BEFORE_NEWTON = tuple(
     stage for stage in Stage if stage.loop == "substep" and stage.order < Stage.UPDATE_SOLIDS.order
 )
 NEWTON = tuple(stage for stage in Stage if stage.loop == "newton")
+NEWTON_SOLIDS = tuple(stage for stage in NEWTON if stage.order < Stage.UPDATE_FLUIDS.order)
+NEWTON_FLUIDS = tuple(stage for stage in NEWTON if stage.order >= Stage.UPDATE_FLUIDS.order)
 SUBSTEP_AFTER_NEWTON = tuple(
     stage for stage in Stage if stage.loop == "substep" and stage.order > Stage.UPDATE_SOLIDS.order
 )

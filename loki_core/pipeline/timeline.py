@@ -16,7 +16,13 @@ from typing import Any, Protocol
 
 from loki_core.errors import Cancelled, DivergenceError, LokiError
 from loki_core.parallel.comm import Communicator
-from loki_core.pipeline.stages import NEWTON, SUBSTEP_AFTER_NEWTON, SUBSTEP_BEFORE_NEWTON, Stage
+from loki_core.pipeline.stages import (
+    NEWTON_FLUIDS,
+    NEWTON_SOLIDS,
+    SUBSTEP_AFTER_NEWTON,
+    SUBSTEP_BEFORE_NEWTON,
+    Stage,
+)
 from loki_core.pipeline.task import Step
 from loki_core.solver_settings import SolverSettings
 
@@ -132,14 +138,20 @@ class Timeline:
     def _run_substep(self, runner: StageRunner, step: Step) -> None:
         for stage in SUBSTEP_BEFORE_NEWTON:
             runner.run_stage(stage, step)
-        wanted = self.settings.newton_iterations
-        for iteration in range(wanted + MORE_ITERATIONS):
-            for stage in NEWTON:
-                runner.run_stage(stage, step.at_newton(iteration))
-            if iteration + 1 < wanted:
-                if runner.newton_change() <= self.settings.newton_tolerance:
+        for iteration in range(self.settings.newton_iterations):
+            now = step.at_newton(iteration)
+            for stage in NEWTON_SOLIDS:
+                runner.run_stage(stage, now)
+            # Fluids take one step from one state, so what is repeated are the solids alone.
+            for more in range(1, MORE_ITERATIONS + 1):
+                if not runner.overshoots():
                     break
-            elif not runner.overshoots():
+                now = step.at_newton(iteration + more)
+                for stage in NEWTON_SOLIDS:
+                    runner.run_stage(stage, now)
+            for stage in NEWTON_FLUIDS:
+                runner.run_stage(stage, now)
+            if runner.newton_change() <= self.settings.newton_tolerance:
                 break
         for stage in SUBSTEP_AFTER_NEWTON:
             runner.run_stage(stage, step)

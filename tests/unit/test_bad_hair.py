@@ -408,3 +408,37 @@ def test_points_that_leave_the_range_of_keys_stop_the_run():
     setup, inputs = scene(wind=1e6, contact=False)
     with pytest.raises(DivergenceError, match="the step stays bad after 3 halvings"):
         lk.Solver(setup, inputs).run(2)
+
+
+def test_a_strand_that_overshoots_leaves_gas_alone():
+    """Solids are solved again; gas that nothing couples to them takes its one step all the same."""
+    air = lk.Group(
+        "Wind",
+        lk.VolumeObject(name="Air", voxel_size=0.1, region="box", channels=()),
+        lk.FluidDragForce(law="linear", coefficient=1e-3, velocity=(2.0, 0.0, 0.0)),
+        lk.PressureMaterial(),
+    )
+    x = np.zeros((10, 3))
+    x[:, 0] = np.linspace(0.0, 0.2, 10)
+    flows, iterations = [], []
+    for has_hair in (True, False):
+        hair = lk.Group(
+            "Hair",
+            lk.CurvesObject(name="Strands", input="hair"),
+            lk.StretchingConstraint(),
+            lk.BendingConstraint(),
+            lk.GravityForce(),
+            enabled=has_hair,
+        )
+        setup = lk.SolverSetup(
+            "scene", hair, air, frames_per_second=1.0, precision="double",
+            domain_lower=(-0.8, -0.8, -0.8), domain_upper=(0.8, 0.8, 0.8),
+        )  # fmt: skip
+        solver = lk.Solver(setup, {"hair": lk.Curves(x, [0, 10])})
+        solver.run(1)
+        flows.append(solver.read("Wind/Air", "velocity"))
+        tasks = {one["stage"]: one["calls"] for one in solver.statistics()}
+        iterations.append((tasks.get("SOLVE_SOLIDS", 0), tasks["SOLVE_PRESSURE"]))
+    assert iterations[0][0] > 1 and iterations[0][1] == iterations[1][1] == 1
+    assert np.abs(flows[0]).max() > 1e-3
+    np.testing.assert_array_equal(flows[0], flows[1])

@@ -133,7 +133,7 @@ def test_distance_constraints_take_part_and_rest_lengths_stay_positive():
         )
         solver = lk.Solver(setup, {"curves": curves})
         solver.run(1)
-        rest = solver.read(PATH, "edges.rest_distance_constraint")
+        rest = solver.read(PATH, "edges.rest_distance")
         assert np.all(rest > 0.0) and np.all(rest < 0.1)
         before, after = solver.actions["Hair/SagFreeStart"][0].largest_force
         if held:

@@ -120,6 +120,7 @@ def test_newton_goes_on_while_a_step_overshoots():
     runner.overshot = [True, True, False]
     timeline.advance_frame(runner)
     assert runner.stages.count(Stage.SOLVE_SOLIDS) == 3
+    assert runner.stages.count(Stage.SOLVE_PRESSURE) == 1  # fluids step once
     timeline, runner = make()
     runner.overshot = [True] * 50
     timeline.advance_frame(runner)
