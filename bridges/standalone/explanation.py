@@ -11,6 +11,7 @@ from typing import Any
 
 from bridges.standalone.scene import Scene, streams_at
 from loki_core.behavior import Behavior
+from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import LokiError
 from loki_core.keyframes import Keyframes
@@ -183,6 +184,10 @@ def _override(
     if not any(channels.values()):
         return None
     found: dict[str, Any] = {"object": target}
+    painted = any(name in place for name in names for place in channels.values())
+    is_derived = getattr(behavior, declared.name) is None and not painted
+    if is_derived:  # what is painted are factors of a value that other parameters give
+        behavior = behavior.replace(**{declared.name: 1.0})
     try:
         resolved = resolve(
             behavior,
@@ -190,11 +195,15 @@ def _override(
             behavior_label=setup.place(path),
             channels=channels,
             counts={"vertex": stream.point_count, "primitive": stream.primitive_count},
+            primitive_of_vertex=stream.curve_of_point() if isinstance(stream, Curves) else None,
         )
     except LokiError as error:
         return {**found, "origin": "", "count": 0, "error": str(error)}
     count = len(resolved.values) if resolved.step else 1
-    found |= {"origin": resolved.origin, "count": count, "error": None}
+    origin = resolved.origin
+    if is_derived:
+        origin = origin.replace("Behavior value", "derived value")
+    found |= {"origin": origin, "count": count, "error": None}
     if resolved.values.size:
         found |= {"minimum": float(resolved.values.min()), "maximum": float(resolved.values.max())}
     return found

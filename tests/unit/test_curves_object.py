@@ -580,3 +580,35 @@ def test_the_energy_of_a_swinging_strand_does_not_grow(root, newton):
     scale = kinetic + gravity * 0.2 * float(solver.read(PATH, "mass").sum())
     assert energies[-1] < energies[0]
     assert np.all(np.diff(energies) <= 1e-3 * scale)
+
+
+def test_explain_names_what_is_painted_on_strands():
+    from bridges.standalone.explanation import explain
+    from bridges.standalone.scene import Scene
+
+    curves = lk.Curves(
+        np.tile(line(5), (2, 1)) + np.repeat([[0, 0, 0], [0, 0, 1]], 5, 0), [0, 5, 10]
+    )
+    curves.set_channel("point", "radius", np.linspace(1e-4, 2e-4, 10))
+    curves.set_channel("primitive", "bending_stiffness", np.array([1e-6, 3e-6]))
+    curves.set_channel("primitive", "stretching_stiffness_scale", np.array([1.0, 2.0]))
+    setup = lk.SolverSetup(
+        "painted",
+        lk.CurvesObject(name="S", input="c"),
+        lk.StretchingConstraint(),
+        lk.BendingConstraint(),
+    )
+    found = {
+        f"{one['behavior']}.{one['parameter']}": one["overrides"][0]
+        for one in explain(Scene(setup, {"c": curves}))["parameters"]
+        if one["overrides"]
+    }
+    assert all(one["error"] is None for one in found.values())
+    assert {name: one["origin"] for name, one in found.items()} == {
+        "S.radius": 'vertex channel "radius"',
+        "BendingConstraint.stiffness": 'primitive channel "bending_stiffness"',
+        "StretchingConstraint.stiffness": (
+            'derived value × primitive channel "stretching_stiffness_scale"'
+        ),
+    }
+    assert found["BendingConstraint.stiffness"]["maximum"] == 3e-6
