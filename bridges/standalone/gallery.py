@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import inspect
 import pkgutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from bridges.standalone.failures import UsageError
-from bridges.standalone.scene import DEFAULT_FRAMES, Scene
 from loki_core.errors import InputError, did_you_mean
 
 PACKAGE = "loki_vfx.examples"
@@ -37,6 +37,16 @@ def find_example(name: str) -> ModuleType:
     return importlib.import_module(f"{PACKAGE}.{name}.example")
 
 
+def example_of_file(file: Path) -> str | None:
+    """Return the scene whose Solver Setup a file is, if it is one of the gallery's own files."""
+    folder = file.resolve().parent
+    if file.name != f"{folder.name}.loki.json":
+        return None
+    package = importlib.import_module(PACKAGE)
+    places = [Path(place).resolve() / folder.name for place in package.__path__]
+    return folder.name if folder in places and folder.name in example_names() else None
+
+
 def example_options(module: ModuleType) -> dict[str, Any]:
     """Return the options that a scene's `build` takes, with their defaults."""
     parameters = inspect.signature(module.build).parameters
@@ -57,10 +67,3 @@ def read_options(module: ModuleType, given: Iterable[str]) -> dict[str, Any]:
         except ValueError:
             raise UsageError(f'--option "{text}": expected a {kind.__name__}') from None
     return options
-
-
-def build_example(name: str, options: Mapping[str, Any]) -> Scene:
-    """Build a scene of the gallery."""
-    module = find_example(name)
-    setup, inputs = module.build(**options)
-    return Scene(setup, inputs, int(getattr(module, "FRAMES", DEFAULT_FRAMES)))

@@ -14,7 +14,7 @@ from typing import Any
 
 from bridges.standalone.events import Listener
 from bridges.standalone.runner import Runner
-from bridges.standalone.scene import Scene, apply_changes, frame_range, load_scene
+from bridges.standalone.scene import Scene, apply_changes, build_example, frame_range, load_scene
 from loki_core.errors import FormatError, InputError
 from loki_core.parallel.comm import Communicator
 
@@ -68,8 +68,6 @@ class RunRequest:
     def scene(self) -> Scene:
         """Read or build the scene."""
         if self.example is not None:
-            from bridges.standalone.gallery import build_example
-
             scene = build_example(self.example, self.example_options)
             setup = apply_changes(scene.setup, self.changes)
             return replace(scene, setup=setup)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bridges.standalone.failures import UsageError
+from bridges.standalone.gallery import example_of_file, find_example
 from bridges.standalone.input_files import Input, read_inputs
 from loki_core.behavior import Behavior
 from loki_core.errors import InputError
@@ -53,12 +54,25 @@ def load_scene(
 ) -> Scene:
     """Read a Solver Setup or Loki Graph file and its input streams.
 
+    A Solver Setup of the gallery has the gallery's streams, where none are given.
+
     Raises:
         LokiError: A file, an input or a change is not valid.
     """
     load_all_extensions(extensions)
-    document = read_document(file, changes)
-    return make_scene(document, read_inputs(inputs), folder=file.parent)
+    document, given = read_document(file, changes), read_inputs(inputs)
+    name = example_of_file(file)
+    if name is not None and isinstance(document, SolverSetup):
+        scene = build_example(name, {})
+        return replace(scene, setup=document, inputs=scene.inputs | given)
+    return make_scene(document, given, folder=file.parent)
+
+
+def build_example(name: str, options: Mapping[str, Any]) -> Scene:
+    """Build a scene of the gallery."""
+    module = find_example(name)
+    setup, inputs = module.build(**options)
+    return Scene(setup, inputs, int(getattr(module, "FRAMES", DEFAULT_FRAMES)))
 
 
 def read_document(file: Path, changes: Sequence[str] = ()) -> SolverSetup | Graph:

@@ -127,6 +127,9 @@ class SolidSystem(TaskOwner):
             self.couplings.rows if joining else None,
             ghost_rows=self.couplings.ghost_rows, comm=self.comm,
         )  # fmt: skip
+        self._body_of = np.full(self.linear.halo.length, -1, np.int64)  # of ghosts: none
+        own = np.repeat(np.arange(len(self.body_start) - 1), np.diff(self.body_start))
+        self._body_of[: self.size] = own
         self.solver = choose_solver(self.linear)
 
     def with_ghosts(self, vector: NDArray[Any]) -> NDArray[np.float64]:
@@ -198,9 +201,7 @@ class SolidSystem(TaskOwner):
 
     def common_body(self, dofs: NDArray[Any]) -> NDArray[np.int64]:
         """Own body that all unknowns of each element lie in [n, d]; -1 where they do not."""
-        body = np.full(len(self.fixed_with_ghosts), -1, np.int64)
-        body[: self.size] = np.repeat(np.arange(len(self.body_start) - 1), np.diff(self.body_start))
-        bodies = body[dofs]
+        bodies = self._body_of[dofs]
         same = np.all(bodies == bodies[:, :1], axis=1)
         found: NDArray[np.int64] = np.where(same, bodies[:, 0], -1)
         return found

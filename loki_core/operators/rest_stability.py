@@ -113,12 +113,11 @@ def _dense(band: Float) -> Float:
 
 def _material(term: RestTerm, body: int, begin: int, end: int) -> Float:
     """G^T k G of a term in one body, dense."""
-    first, last = term.elements.runs[body : body + 2]
+    rows = slice(*term.elements.runs[body : body + 2])
+    dofs, gradient = term.elements.dofs[rows] - begin, term.gradient[rows]
+    parts = np.einsum("nma,nm,nmb->nab", gradient, term.k[rows], gradient)
     whole = np.zeros((end - begin, end - begin))
-    for number in range(first, last):
-        dofs = term.elements.dofs[number] - begin
-        gradient = term.gradient[number]
-        whole[np.ix_(dofs, dofs)] += gradient.T @ (term.k[number][:, None] * gradient)
+    np.add.at(whole, (dofs[:, :, None], dofs[:, None, :]), parts)
     return whole
 
 

@@ -54,3 +54,18 @@ def test_the_super_setup_fits_every_scene(
     assert not objects & idle
     if scene == "all":
         assert not idle
+
+
+def test_the_setup_file_of_a_scene_has_its_streams(tmp_path):
+    """`wtloki run examples/NAME/NAME.loki.json` runs the scene; a copy elsewhere is only a file."""
+    from bridges.standalone.scene import load_scene
+
+    module = find_example("grass")
+    file = Path(str(module.__file__)).with_name("grass.loki.json")
+    scene = load_scene(file, changes=("substeps=7",))
+    assert set(scene.inputs) == set(module.build()[1]) and scene.frame_count == module.FRAMES
+    assert scene.setup.settings.substeps == 7
+    copy = tmp_path / "grass" / "grass.loki.json"
+    copy.parent.mkdir()
+    copy.write_bytes(file.read_bytes())
+    assert load_scene(copy).inputs == {}
