@@ -8,15 +8,12 @@ import pytest
 import loki_core as lk
 from loki_core.constraints.attachment_emission import Geometry, find_pairs
 from loki_core.errors import InputError, SetupError
+from tests.unit.attachment_scenes import attach, line, pairs_stream, solver_of
 
 pytestmark = pytest.mark.compiles
 
 THICK = 2e-3  # m; strands whose rotational inertia is not lost in rounding
 SOFT = 1e6  # Pa
-
-
-def line(start, direction=(1.0, 0.0, 0.0), *, points=6, spacing=0.02):
-    return np.asarray(start) + np.arange(points)[:, None] * spacing * np.asarray(direction, float)
 
 
 def strands(*lines):
@@ -30,16 +27,6 @@ def rods(name, *, root="free", elastic=True, damping=0.0):
         parts.append(lk.StretchingConstraint(young_modulus=SOFT, damping_time=damping))
         parts.append(lk.BendingConstraint(young_modulus=SOFT, shear_modulus=SOFT / 3))
     return lk.Group(name, *parts)
-
-
-def solver_of(*parts, inputs, **settings):
-    settings.setdefault("frames_per_second", 100)
-    return lk.Solver(lk.SolverSetup("scene", *parts, **settings), inputs)
-
-
-def attach(solver):
-    (actions,) = (one for path, one in solver.actions.items() if "Attachment" in path)
-    return actions[0]
 
 
 def two_strands(flexibility, *, orientation=(0.3, 0.2, 0.1), **settings):
@@ -155,13 +142,6 @@ def rotation(axis, angle):
     axis = np.asarray(axis) / np.linalg.norm(axis)
     cross = np.cross(np.eye(3), -axis)
     return np.eye(3) + np.sin(angle) * cross + (1 - np.cos(angle)) * cross @ cross
-
-
-def pairs_stream(source, target):
-    points = lk.Points(np.zeros((len(source), 3)))
-    points.set_channel("point", "source_id", np.asarray(source))
-    points.set_channel("point", "target_id", np.asarray(target))
-    return points
 
 
 def test_joint_matrix_is_the_sum_over_elements():

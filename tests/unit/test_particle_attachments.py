@@ -7,18 +7,12 @@ import pytest
 
 import loki_core as lk
 from loki_core.errors import InputError, SetupError
+from tests.unit.attachment_scenes import attach, line, pairs_stream, solver_of
 
 pytestmark = pytest.mark.compiles
 
 GRAVITY = 9.81
 BALL = 4.0 / 3.0 * np.pi
-
-
-def pairs_stream(source, target):
-    points = lk.Points(np.zeros((len(source), 3)))
-    points.set_channel("point", "source_id", np.asarray(source))
-    points.set_channel("point", "target_id", np.asarray(target))
-    return points
 
 
 def points_of(positions, **channels):
@@ -30,16 +24,6 @@ def points_of(positions, **channels):
 
 def beads(name="beads", **options):
     return lk.Group(name, lk.ParticleObject(input=name, **options))
-
-
-def solver_of(*parts, inputs, **settings):
-    settings.setdefault("frames_per_second", 100)
-    return lk.Solver(lk.SolverSetup("scene", *parts, **settings), inputs)
-
-
-def attach(solver):
-    (actions,) = (one for path, one in solver.actions.items() if "Attachment" in path)
-    return actions[0]
 
 
 BEADS = "beads/ParticleObject"
@@ -126,10 +110,6 @@ def test_gradient_is_that_of_central_differences():
 
 
 # -- particles and strands ---------------------------------------------------------------------
-
-
-def line(start, direction, points=6, spacing=0.02):
-    return np.asarray(start) + np.arange(points)[:, None] * spacing * np.asarray(direction, float)
 
 
 def rods(root="pinned", **options):
