@@ -68,6 +68,12 @@ class DivergenceError(LokiError):
     exit_code = 7
 
 
+class DiskFullError(LokiError):
+    """No room for the next frame or checkpoint; what was written is whole."""
+
+    exit_code = 8
+
+
 class RankFailure(LokiError):
     """One rank failed where the others may be waiting for it: the whole job has to end."""
 

@@ -151,6 +151,14 @@ def read_pack_header(
     return count, digest
 
 
+def packed_frames(
+    view: memoryview, *, limits: Limits = DEFAULT_LIMITS, label: str = "packed data"
+) -> list[memoryview]:
+    """Return the frames inside a block, in place, without comparing its checksum."""
+    count, _ = read_pack_header(view, view.nbytes, limits=limits, label=label)
+    return _split_frames(view, count, label)
+
+
 def _split_frames(view: memoryview, count: int, label: str) -> list[memoryview]:
     sizes = struct.unpack_from(f"<{count}Q", view, PACK_HEADER.size)
     position = _padded(PACK_HEADER.size + 8 * count)

@@ -115,6 +115,7 @@ class FrameCacheWriter:
         self.folder = Path(folder)
         self.manifest = manifest
         self.rank = rank
+        self.last_frame_bytes = 0  # what the last frame takes on the disk, its index apart
         if rank != 0:
             return
         if (self.folder / "manifest.json").exists():
@@ -196,8 +197,17 @@ class FrameCacheWriter:
         self.manifest.frames[str(frame)] = write_json(_index_path(self.folder, frame), index)
         for path, entries in objects.items():
             self.manifest.objects[path] = _summary(entries)
+        self.last_frame_bytes = sum(e["bytes"] for some in objects.values() for e in some)
         for fragment in fragments:
             fragment.unlink()
+        self._write_manifest()
+
+    def change_setup(self, changed: Manifest) -> None:
+        """Take another setup from the next frame on, and note the one before; rank 0 calls this."""
+        now = self.manifest
+        note = {"setup_hash": now.setup_hash, "last_frame": max(map(int, now.frames), default=None)}
+        now.earlier_setups = [*now.earlier_setups, note][-100:]
+        now.setup_hash, now.setup = changed.setup_hash, changed.setup
         self._write_manifest()
 
     def discard_frames(self, first: int) -> list[int]:
@@ -265,7 +275,7 @@ class FrameCacheReader:
 
     def frames(self) -> list[int]:
         """Return the frames that are whole, in order, as they are on disk now."""
-        return sorted(_index_files(self.folder))
+        return whole_frames(self.folder)
 
     def index(self, frame: int) -> dict[str, Any]:
         """Return the checked index of a frame."""
@@ -328,6 +338,11 @@ class FrameCacheReader:
                 except FormatError as error:
                     problems.append(f"frame {frame}: {error}")
         return problems
+
+
+def whole_frames(folder: str | Path) -> list[int]:
+    """Return the frames that are whole in a cache, or in a folder that may become one."""
+    return sorted(_index_files(Path(folder)))
 
 
 def read_manifest(folder: str | Path) -> Manifest:

@@ -6,7 +6,8 @@ wrong ends in one clear message and an exit code that means something:
     0  all is well                 4  input data that cannot be simulated
     1  any other failure           5  a file that is damaged, too new or too large
     2  wrong use of the command    6  Tasks that cannot be ordered
-    3  a wrong setup or graph      7  a substep that stayed bad      130  stopped on request
+    3  a wrong setup or graph      7  a substep that stayed bad
+    8  a disk that is full       130  stopped on request
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ COMMANDS = {
     "check": ("check_command", "Say what would go wrong, without running."),
     "explain": ("explain_command", "Show the tree, the schedule, and where values come from."),
     "run": ("run_command", "Run a Solver Setup or a Loki Graph into a frame cache."),
+    "serve": ("serve_command", "Serve hosts: run what they submit, and keep it running."),
     "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
     "preview": ("preview_command", "Render a picture of a cached frame."),
     "example": ("example_command", "Run a scene of the gallery."),

@@ -6,7 +6,9 @@ An event is a plain map with a key "event":
     compiling   message (numba compiles kernels; the next run finds them on the disk)
     frame       frame, last, seconds, seconds_left, counts, substeps, retries
     warning     message
-    checkpoint  frame, folder
+    statistics  frame, ranks (memory [bytes], seconds, bytes_sent of each), stages, balance
+    checkpoint  frame, folder, seconds
+    changed     frame, changes (parameters that differ from the next frame on)
     finished    frames, seconds, output, compiled_kernels
     cancelled   frame, checkpoint
     error       error, message, exit_code
@@ -128,6 +130,10 @@ def describe_event(event: Event) -> list[str]:
         if event["seconds_left"] is not None and event["frame"] < event["last"]:
             line += f", {duration_words(event['seconds_left'])} left"
         return [line]
+    if kind == "statistics":
+        return []
+    if kind == "changed":
+        return [f"from frame {event['frame'] + 1} on: {', '.join(event['changes'])}"]
     if kind == "checkpoint":
         return [f"checkpoint of frame {event['frame']}"]
     if kind == "finished":

@@ -21,16 +21,19 @@ from loki_graph.nodes.output import Output
 from loki_graph.nodes.solver_setup import SolverSetupNode
 
 
-def graph_scene(graph: Graph, host_inputs: Mapping[str, Any], *, folder: Path) -> Scene:
+def graph_scene(
+    graph: Graph, host_inputs: Mapping[str, Any], *, folder: Path, confined: bool = False
+) -> Scene:
     """Return the scene of a graph that has one Solver Setup node.
 
     Args:
         graph: The graph, its Solver Setup files read.
         host_inputs: Streams for its host inputs.
         folder: What paths in the graph are relative to.
+        confined: Whether paths may not lead out of that folder.
     """
     node, setup = solver_node(graph)
-    before = Evaluator(graph, host_inputs=host_inputs, base_folder=folder)
+    before = Evaluator(graph, host_inputs=host_inputs, base_folder=folder, confined=confined)
     inputs: dict[str, Any] = {}
     for name in sorted({stream.name for stream in setup.streams()}):
         sources = graph.connections_to(node, name)
@@ -42,7 +45,7 @@ def graph_scene(graph: Graph, host_inputs: Mapping[str, Any], *, folder: Path) -
         setup,
         inputs,
         document=graph.to_document(),
-        after=_AfterSolver(graph, node, folder) if graph.outputs() else None,
+        after=_AfterSolver(graph, node, folder, confined) if graph.outputs() else None,
         description=str(graph),
     )
 
@@ -118,7 +121,7 @@ def _constant(read: Any, frame: int) -> Any:
 class _AfterSolver:
     """Turns the Objects of a frame into the graph's outputs."""
 
-    def __init__(self, graph: Graph, node: str, folder: Path) -> None:
+    def __init__(self, graph: Graph, node: str, folder: Path, confined: bool) -> None:
         used = [one for one in graph.connections if one.source == node]
         stand_ins = {one.output: f"object {n}" for n, one in enumerate(used)}
         nodes = {name: found for name, found in graph.nodes.items() if name != node}
@@ -135,7 +138,7 @@ class _AfterSolver:
             "start_frame": graph.start_frame,
         }
         self._graph = Graph(graph.name, nodes=nodes, connections=connections).with_settings(**clock)
-        self._evaluator = Evaluator(self._graph, base_folder=folder)
+        self._evaluator = Evaluator(self._graph, base_folder=folder, confined=confined)
         self._paths = list(stand_ins)
         outputs = [self._graph.nodes[name] for name in self._graph.outputs().values()]
         direct = {one.target for one in used}

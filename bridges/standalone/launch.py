@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import IO
@@ -45,6 +46,24 @@ def find_mpiexec() -> str:
     return found
 
 
+def job_command(ranks: int, words: Sequence[str]) -> list[str]:
+    """Return the command that runs `python words...` alone, or on several ranks."""
+    alone = [sys.executable, *words]
+    return alone if ranks == 1 else [find_mpiexec(), "-n", str(ranks), *alone]
+
+
+def job_environment(threads: int) -> dict[str, str]:
+    """Return the environment of such a job: nothing of a job around it, and so many threads."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
+    environment["NUMBA_NUM_THREADS"] = str(threads)
+    return environment
+
+
+def threads_of_rank(asked: int | None, ranks: int) -> int:
+    """Return the threads of each rank: as asked, or a fair share of the cores."""
+    return asked or max(1, core_count() // ranks)
+
+
 def launch_ranks(request: RunRequest, ranks: int, reporter: Reporter) -> None:
     """Run a request on several ranks of this machine, or of the machines that mpiexec knows.
 
@@ -54,18 +73,15 @@ def launch_ranks(request: RunRequest, ranks: int, reporter: Reporter) -> None:
     """
     if request.file is not None and not Path(request.file).exists():
         raise InputError(f"{request.file} is not there")
-    threads = request.threads or max(1, core_count() // ranks)
+    threads = threads_of_rank(request.threads, ranks)
     request = replace(request, threads=threads)
-    words = [find_mpiexec(), "-n", str(ranks), sys.executable, "-m", "bridges.standalone.worker"]
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(_INHERITED)}
-    environment["NUMBA_NUM_THREADS"] = str(threads)
     process = subprocess.Popen(
-        [*words, request.to_json()],
+        job_command(ranks, ["-m", "bridges.standalone.worker", request.to_json()]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=job_environment(threads),
         start_new_session=True,  # Ctrl-C of the terminal reaches the launcher alone
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None

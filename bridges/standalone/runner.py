@@ -15,13 +15,22 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from bridges.standalone.events import Event, Listener
 from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.scene import After
-from bridges.standalone.versions import code_versions
-from loki_core.errors import Cancelled, DivergenceError, InputError, LokiError
+from bridges.standalone.frame_sinks import CacheSink, FrameSink, disk_errors
+from bridges.standalone.scene import After, Scene
+from bridges.standalone.versions import code_versions, resident_bytes
+from loki_core.errors import (
+    Cancelled,
+    DiskFullError,
+    DivergenceError,
+    InputError,
+    LokiError,
+)
 from loki_core.kernels.jit import cache_directory, compiled_kernels, thread_count
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.repartition import state_for_rank
@@ -29,24 +38,21 @@ from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
 from serialization.checkpoint_file import (
-    checkpoint_frames,
     commit_checkpoint,
     latest_checkpoint,
     open_checkpoint,
-    remove_checkpoint,
     write_rank_state,
 )
 from serialization.codec import pack_parts
-from serialization.frame_cache import (
-    FrameCacheReader,
-    FrameCacheWriter,
-    Manifest,
-    read_manifest,
-)
+from serialization.frame_cache import Manifest
 
 UNITS = {"length": "m", "mass": "kg", "time": "s", "temperature": "K", "up": "+y"}
 LOG_NAME = "log.jsonl"
 _RECENT_FRAMES = 8  # that the time left is estimated from
+#: Where nobody says how often, checkpoints take at most this part of the time of a run,
+CHECKPOINT_SHARE = 0.04
+#: and runs that are shorter than this have none [s].
+UNCHECKED_SECONDS = 20.0
 
 
 def _digest(document: dict[str, Any]) -> str:
@@ -70,6 +76,28 @@ class Resumed(NamedTuple):
     inputs: dict[str, str]
 
 
+class Conductor(Protocol):
+    """Somebody who may change a run between two frames. All methods are collective."""
+
+    def orders(self, frame: int) -> list[dict[str, Any]]:
+        """Return what to do now, the same on all ranks: "checkpoint", or "change" with `changes`.
+
+        Returns late when the run is to pause.
+
+        Raises:
+            Cancelled: The run is to stop.
+        """
+        ...
+
+    def changed_scene(self, changes: list[str]) -> Scene:
+        """Return the scene with all changes so far and these."""
+        ...
+
+    def changes_until(self, frame: int) -> list[str]:
+        """Return what an earlier attempt at this run had changed up to a frame."""
+        ...
+
+
 class Runner:
     """One run of a Solver Setup into a folder. All methods but `cancel` are collective.
 
@@ -78,7 +106,8 @@ class Runner:
         inputs: Streams by name, or functions of the frame.
         output: Folder of the frame cache and the checkpoints.
         frames: First and last frame to write.
-        checkpoint_every: Frames between checkpoints; None takes the setup's, 0 writes none.
+        checkpoint_every: Frames between checkpoints, 0 writes none; None takes the setup's, or
+            where that is 0 writes them as often as they take little of the time.
         keep_checkpoints: How many of the last checkpoints stay.
         resume: Continue from the newest whole checkpoint in the folder.
         overwrite: Replace what another simulation left in the folder.
@@ -86,6 +115,8 @@ class Runner:
         listener: Is told every event, on rank 0.
         document: What the cache says it is of; the setup's document if None.
         after: Turns a frame's Objects into what is written; None writes the Objects.
+        sink: Where frames go; a cache in the folder if None.
+        conductor: Is asked between frames what to do.
     """
 
     def __init__(
@@ -104,28 +135,35 @@ class Runner:
         listener: Listener | None = None,
         document: dict[str, Any] | None = None,
         after: After | None = None,
+        sink: FrameSink | None = None,
+        conductor: Conductor | None = None,
     ) -> None:
-        self.setup = setup
-        self.inputs = inputs
         self.output = output
         self.first_frame, self.last_frame = frames
-        given = setup.settings.checkpoint_every if checkpoint_every is None else checkpoint_every
-        self.checkpoint_every = int(given)
+        #: Frames between checkpoints; None is as often as they take little of the time.
+        self.checkpoint_every: int | None = checkpoint_every
+        if checkpoint_every is None and setup.settings.checkpoint_every:
+            self.checkpoint_every = int(setup.settings.checkpoint_every)
         self.keep_checkpoints = keep_checkpoints
         self.resume = resume
-        self.overwrite = overwrite
         self.threads = threads
         self.comm = world() if comm is None else comm
         self.solver: Solver | None = None
-        self.document = setup.to_document() if document is None else document
-        described = setup.digest() if document is None else _digest(document)
-        self.input_digests = input_digests(inputs, setup.settings.start_frame)
-        #: Of setup and inputs: what makes two runs the same simulation.
-        self.digest = _digest({"setup": described, "inputs": self.input_digests})
-        self._after = after
+        self._sink: FrameSink = sink or CacheSink(
+            output, self.comm, overwrite=overwrite, resume=resume
+        )
+        self._conductor = conductor
+        self._take_scene(setup, inputs, document, after)
         self._listener = listener
         self._cancelled = False
-        self._writer: FrameCacheWriter | None = None
+        self._last_checkpoint = perf_counter()
+        self._checkpoint_seconds = 0.0
+        self._checkpoint_bytes = 0
+        self._told_seconds = 0.0
+        self._told_bytes = 0
+        #: Tasks that were begun so far, and the last of them: signs of life.
+        self.task_count = 0
+        self.task_label = ""
         self._warnings_told = 0
         self._compiling_told = False
         self._recent: list[float] = []
@@ -133,6 +171,22 @@ class Runner:
         self._frame_start = 0.0
         self._substeps_before = 0
         self._log: Any = None
+
+    def _take_scene(
+        self,
+        setup: SolverSetup,
+        inputs: Mapping[str, Any],
+        document: dict[str, Any] | None,
+        after: After | None,
+    ) -> None:
+        self.setup = setup
+        self.inputs = inputs
+        self.document = setup.to_document() if document is None else document
+        described = setup.digest() if document is None else _digest(document)
+        self.input_digests = input_digests(inputs, setup.settings.start_frame)
+        #: Of setup and inputs: what makes two runs the same simulation.
+        self.digest = _digest({"setup": described, "inputs": self.input_digests})
+        self._after = after
 
     def cancel(self) -> None:
         """Stop at the end of the running Task; safe from signal handlers and other threads."""
@@ -152,17 +206,18 @@ class Runner:
             try:
                 self._run()
             finally:
-                if self._writer is not None:
-                    self._writer.close()
+                self._sink.close()
                 if self._log is not None:
                     self._log.close()
 
     def _run(self) -> None:
         start = perf_counter()
         resumed = self._find_checkpoint() if self.resume else None
+        if self._conductor is not None and resumed is not None:
+            self._take_changes(self._conductor.changes_until(resumed.frame))
         self._open_output(resumed)
         self._tell_first_compilation()
-        solver = self.solver = Solver(self.setup, self.inputs, comm=self.comm, threads=self.threads)
+        solver = self.solver = self._make_solver()
         if not solver.objects:
             reasons = "; ".join(f"{one.path}: {one.reason}" for one in solver.inactive)
             raise InputError(
@@ -171,14 +226,12 @@ class Runner:
             )
         if resumed is not None:
             self._restore(solver, resumed)
-        solver.observe(Stage.FRAME_END, lambda *_: self._end_frame())
-        solver.observe_tasks(self._watch_task)
         self._watch_task("ingestion")
         self._tell_start(solver, resumed)
         if self._cancelled:
             solver.cancel()
         first_done = solver.frame
-        self._advance(solver, wrote_start=resumed is not None)
+        solver = self._advance(solver, wrote_start=resumed is not None)
         self._tell(
             "finished",
             frames=max(0, solver.frame - first_done + (resumed is None)),
@@ -187,34 +240,92 @@ class Runner:
             compiled_kernels=sum(compiled_kernels().values()),
         )
 
-    def _advance(self, solver: Solver, *, wrote_start: bool) -> None:
-        if not wrote_start:
-            self._write_frame(solver)
+    def _make_solver(self) -> Solver:
+        solver = Solver(self.setup, self.inputs, comm=self.comm, threads=self.threads)
+        solver.observe(Stage.FRAME_END, lambda *_: self._end_frame())
+        solver.observe_tasks(self._watch_task)
+        return solver
+
+    def _advance(self, solver: Solver, *, wrote_start: bool) -> Solver:
+        """Compute all frames; return the Solver, which changes on the way may have replaced."""
         checkpointed = None
         try:
+            if not wrote_start:
+                self._write_frame(solver)
             while solver.frame < self.last_frame:
+                solver = self._follow_orders(solver)
                 self._frame_start = perf_counter()
                 self._substeps_before = solver.timeline.substep - solver.timeline.substeps_of_frame
                 solver.advance_frame()
-                is_last = solver.frame == self.last_frame
-                every = self.checkpoint_every
-                done = solver.frame - self.setup.settings.start_frame
-                if every and (is_last or done % every == 0):
+                if self._checkpoint_is_due(solver.frame):
                     self._write_checkpoint(solver)
                     checkpointed = solver.frame
         except (Cancelled, DivergenceError) as error:
+            solver = self.solver or solver
             self._tell_warnings(solver)
             if checkpointed != solver.frame or solver.timeline.elapsed > 0.0:
                 self._write_checkpoint(solver)
             if isinstance(error, Cancelled):
                 self._tell("cancelled", frame=solver.frame, checkpoint=solver.frame)
             raise
+        except DiskFullError as error:
+            raise DiskFullError(f"{error}; {self._room_needed(solver)}") from error
+        return solver
+
+    def _follow_orders(self, solver: Solver) -> Solver:
+        for order in self._conductor.orders(solver.frame) if self._conductor else ():
+            if order["order"] == "checkpoint":
+                self._write_checkpoint(solver)
+            elif order["order"] == "change":
+                solver = self._change(solver, order["changes"])
+        return solver
+
+    def _change(self, solver: Solver, changes: list[str]) -> Solver:
+        """Continue with changed parameters: the state goes over into a new Solver."""
+        state = solver.state()
+        self._take_changes(changes)
+        self._sink.change(self._manifest())
+        self._warnings_told = 0
+        self.solver = changed = self._make_solver()
+        changed.restore(state)
+        if self._cancelled:
+            changed.cancel()
+        self._tell("changed", frame=changed.frame, changes=changes)
+        return changed
+
+    def _take_changes(self, changes: list[str]) -> None:
+        if changes:
+            assert self._conductor is not None
+            scene = self._conductor.changed_scene(changes)
+            self._take_scene(scene.setup, scene.inputs, scene.document, scene.after)
+
+    def _checkpoint_is_due(self, frame: int) -> bool:
+        is_last = frame == self.last_frame
+        if self.checkpoint_every is not None:
+            done = frame - self.setup.settings.start_frame
+            return self.checkpoint_every > 0 and (is_last or done % self.checkpoint_every == 0)
+        waited = perf_counter() - self._last_checkpoint
+        pays = waited > max(UNCHECKED_SECONDS, self._checkpoint_seconds / CHECKPOINT_SHARE)
+        # one clock decides: rank 0's
+        return bool(self.comm.broadcast(bytes([pays]), 0)[0])
+
+    def _room_needed(self, solver: Solver) -> str:
+        """Say what the rest of the run needs on the disk, from what the last frames took."""
+        frame_bytes = getattr(self._sink, "frame_bytes", 0)
+        left = self.last_frame - solver.frame + 1
+        needed = left * frame_bytes + self._checkpoint_bytes
+        if not needed:
+            return "make room, and resume"
+        return (
+            f"the {left} frames left need about {needed / 1e9:.3g} GB ({frame_bytes / 1e6:.3g} MB "
+            f"a frame, {self._checkpoint_bytes / 1e6:.3g} MB a checkpoint); make room, and resume"
+        )
 
     # -- the folder ------------------------------------------------------------------------
 
-    def _open_output(self, resumed: Resumed | None) -> None:
+    def _manifest(self) -> Manifest:
         settings = self.setup.settings
-        manifest = Manifest(
+        return Manifest(
             setup_hash=self.digest,
             setup=self.document,
             units=dict(UNITS),
@@ -222,18 +333,12 @@ class Runner:
             start_frame=int(settings.start_frame),
             code_versions=code_versions(),
         )
-        error: LokiError | None = None
-        try:
-            if self.comm.rank == 0:
-                self._open_writer(manifest)
-        except LokiError as found:
-            error = found
-        self.comm.raise_together(error)
-        if self.comm.rank != 0:
-            self._open_writer(manifest)
-        else:
+
+    def _open_output(self, resumed: Resumed | None) -> None:
+        self._sink.open(self._manifest())
+        if self.comm.rank == 0:
             self._log = (self.output / LOG_NAME).open("a", encoding="utf-8")
-        if resumed is not None and resumed.setup_hash != manifest.setup_hash:
+        if resumed is not None and resumed.setup_hash != self.digest:
             other = sorted(
                 name
                 for name in {*self.input_digests, *resumed.inputs}
@@ -241,31 +346,6 @@ class Runner:
             )
             what = f"inputs {', '.join(other)}" if other else "the Solver Setup"
             self._tell("warning", message=f"changed since the checkpoint: {what}")
-
-    def _open_writer(self, manifest: Manifest) -> None:
-        if self.overwrite and not self.resume and self.comm.rank == 0:
-            for frame in checkpoint_frames(self.output):  # of whatever was there
-                remove_checkpoint(self.output, frame)
-        if self.comm.rank == 0 and not self.overwrite and not self.resume:
-            self._refuse_used_folder()
-        self._writer = FrameCacheWriter(
-            self.output,
-            manifest,
-            overwrite=self.overwrite and not self.resume,
-            resume=self.resume,
-            rank=self.comm.rank,
-        )
-
-    def _refuse_used_folder(self) -> None:
-        """Keep finished frames: a new run never writes over them unless it is told to."""
-        if not (self.output / "manifest.json").exists():
-            return
-        frames = FrameCacheReader(self.output).frames()
-        if frames and read_manifest(self.output).setup_hash == self.digest:
-            raise InputError(
-                f"{self.output} holds frames {min(frames)} to {max(frames)} of this simulation; "
-                "add --resume to continue it, --overwrite to start again, or choose another folder"
-            )
 
     def _end_frame(self) -> None:
         assert self.solver is not None
@@ -286,9 +366,10 @@ class Runner:
             exchanges = solver.exchanges()
             if exchanges:
                 statistics["exchanges"] = exchanges
-            self._write_streams(frame, self._streams(solver), statistics)
+            self._sink.write(frame, self._streams(solver), statistics)
         self._tell_warnings(solver)
         self._tell_frame(solver, counts, substeps)
+        self._tell_statistics(solver)
 
     def _streams(self, solver: Solver) -> dict[str, Any]:
         streams = solver.outputs()
@@ -301,40 +382,36 @@ class Runner:
             )
         return self._after(solver.frame, streams)
 
-    def _write_streams(
-        self, frame: int, streams: dict[str, Any], statistics: dict[str, Any]
-    ) -> None:
-        assert self._writer is not None
-        if self.comm.size == 1:
-            self._writer.write_frame(frame, streams, statistics=statistics)
-            return
-        self.comm.barrier()  # nobody writes over a frame that another rank still commits
-        self._writer.write_frame(frame, streams, part=(self.comm.rank, self.comm.size))
-        self.comm.barrier()
-        if self.comm.rank == 0:
-            self._writer.commit_frame(frame, parts=self.comm.size, statistics=statistics)
-
     # -- checkpoints -----------------------------------------------------------------------
 
     def _write_checkpoint(self, solver: Solver) -> None:
+        start = perf_counter()
         self.comm.barrier()
-        write_rank_state(self.output, solver.frame, solver.state(), rank=self.comm.rank)
-        self.comm.barrier()
+        what = f"the checkpoint of frame {solver.frame}"
+        with disk_errors(self.comm, what, self.output):
+            state = solver.state()
+            write_rank_state(self.output, solver.frame, state, rank=self.comm.rank)
+        with disk_errors(self.comm, what, self.output):
+            if self.comm.rank == 0:
+                notes = {
+                    "setup_hash": self.digest,
+                    "inputs": self.input_digests,
+                    "code_versions": code_versions(),
+                }
+                done = commit_checkpoint(
+                    self.output,
+                    solver.frame,
+                    ranks=self.comm.size,
+                    notes=notes,
+                    keep=self.keep_checkpoints,
+                )
+                files = done.folder.glob("rank_*.loki")
+                self._checkpoint_bytes = sum(path.stat().st_size for path in files)
+        self._last_checkpoint = perf_counter()
+        self._checkpoint_seconds = self._last_checkpoint - start
         if self.comm.rank == 0:
-            notes = {
-                "setup_hash": self.digest,
-                "inputs": self.input_digests,
-                "code_versions": code_versions(),
-            }
-            done = commit_checkpoint(
-                self.output,
-                solver.frame,
-                ranks=self.comm.size,
-                notes=notes,
-                keep=self.keep_checkpoints,
-            )
-            self._tell("checkpoint", frame=solver.frame, folder=str(done.folder))
-        self.comm.barrier()
+            seconds = self._checkpoint_seconds
+            self._tell("checkpoint", frame=solver.frame, folder=str(done.folder), seconds=seconds)
 
     def _find_checkpoint(self) -> Resumed | None:
         """Let rank 0 find the newest whole checkpoint, and all ranks know it."""
@@ -426,12 +503,38 @@ class Runner:
             retries=solver.timeline.retried,
         )
 
+    def _tell_statistics(self, solver: Solver) -> None:
+        """Tell what the frame cost: on each rank, and on each Stage of rank 0."""
+        stages: dict[str, float] = {}
+        sent = 0
+        for task in solver.statistics():
+            stages[task["stage"]] = stages.get(task["stage"], 0.0) + task["seconds"]
+            sent += task["bytes_sent"]
+        spent = sum(stages.values())
+        own = np.array([resident_bytes(), spent - self._told_seconds, sent - self._told_bytes])
+        self._told_seconds, self._told_bytes = spent, sent
+        ranks = self.comm.all_gather(own)
+        seconds = [float(one[1]) for one in ranks]
+        mean = sum(seconds) / len(seconds)
+        self._tell(
+            "statistics",
+            frame=solver.frame,
+            ranks=[
+                {"memory": int(one[0]), "seconds": float(one[1]), "bytes_sent": int(one[2])}
+                for one in ranks
+            ],
+            stages={name: value for name, value in stages.items() if value > 0.0},
+            balance=max(seconds) / mean if mean > 0.0 else 1.0,
+        )
+
     def _tell_first_compilation(self) -> None:
         folder = cache_directory()
         if not folder.is_dir() or not any(folder.iterdir()):
             self._tell_compiling()
 
     def _watch_task(self, label: str) -> None:
+        self.task_count += 1
+        self.task_label = label
         if not self._compiling_told and compiled_kernels():
             self._tell_compiling()
 

@@ -88,14 +88,21 @@ def read_document(file: Path, changes: Sequence[str] = ()) -> SolverSetup | Grap
 
 
 def make_scene(
-    document: SolverSetup | Graph, inputs: Mapping[str, Input], *, folder: Path
+    document: SolverSetup | Graph,
+    inputs: Mapping[str, Input],
+    *,
+    folder: Path,
+    confined: bool = False,
 ) -> Scene:
-    """Return the scene of a document and its streams; paths in a graph are relative to a folder."""
+    """Return the scene of a document and its streams.
+
+    Paths in a graph are relative to the folder; if `confined` they cannot leave it.
+    """
     if isinstance(document, SolverSetup):
         return Scene(document, dict(inputs))
     from bridges.standalone.graph_scene import graph_scene
 
-    return graph_scene(document, inputs, folder=folder)
+    return graph_scene(document, inputs, folder=folder, confined=confined)
 
 
 def load_all_extensions(extensions: Sequence[str]) -> None:

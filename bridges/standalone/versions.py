@@ -54,6 +54,15 @@ def memory_bytes() -> dict[str, int]:
         return {}
 
 
+def resident_bytes() -> int:
+    """Return the memory that this process has in use [bytes]; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
 def machine_description() -> dict[str, Any]:
     """Return what a benchmark says of the machine that it ran on."""
     return {

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 import traceback
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -66,8 +67,16 @@ class Communicator(ABC):
         """Return the bytes that `root` gave."""
 
     @abstractmethod
+    def gather(self, array: Array, root: int = 0) -> list[Array]:
+        """Return every rank's one-dimensional array on `root`, in rank order; elsewhere nothing."""
+
+    @abstractmethod
     def barrier(self) -> None:
         """Return when every rank has come here."""
+
+    @abstractmethod
+    def patient_barrier(self) -> None:
+        """Return when every rank has come here; sleep while waiting, for waits of seconds."""
 
     @abstractmethod
     def abort(self, code: int) -> NoReturn:
@@ -133,7 +142,13 @@ class SerialCommunicator(Communicator):
         assert data is not None
         return data
 
+    def gather(self, array: Array, root: int = 0) -> list[Array]:
+        return [array]
+
     def barrier(self) -> None:
+        return
+
+    def patient_barrier(self) -> None:
         return
 
     def abort(self, code: int) -> NoReturn:
@@ -229,14 +244,37 @@ class MpiCommunicator(Communicator):
     def broadcast(self, data: bytes | None, root: int = 0) -> bytes:
         size = np.array([len(data) if data is not None else 0], dtype=np.int64)
         self._comm.Bcast(size, root=root)
-        buffer = np.empty(int(size[0]), dtype=np.uint8)
         if self.rank == root:
-            buffer[:] = np.frombuffer(data or b"", dtype=np.uint8)
-        self._comm.Bcast(buffer, root=root)
+            assert data is not None
+            self._comm.Bcast([np.frombuffer(data, dtype=np.uint8), self._mpi.BYTE], root=root)
+            return data
+        buffer = np.empty(int(size[0]), dtype=np.uint8)
+        self._comm.Bcast([buffer, self._mpi.BYTE], root=root)
         return buffer.tobytes()
+
+    def gather(self, array: Array, root: int = 0) -> list[Array]:
+        counts = np.empty(self.size if self.rank == root else 0, dtype=np.int64)
+        self._comm.Gather(np.array([array.nbytes], dtype=np.int64), counts, root=root)
+        gathered = np.empty(int(counts.sum()), dtype=np.uint8)
+        ends = np.cumsum(counts)
+        starts = ends - counts
+        receive = [gathered, counts, starts, self._mpi.BYTE] if self.rank == root else None
+        sent = np.ascontiguousarray(array).view(np.uint8)
+        self.bytes_sent += sent.nbytes if self.rank != root else 0
+        self._comm.Gatherv([sent, self._mpi.BYTE], receive, root=root)
+        if self.rank != root:
+            return []
+        return [part.view(array.dtype) for part in np.split(gathered, ends[:-1])]
 
     def barrier(self) -> None:
         self._comm.Barrier()
+
+    def patient_barrier(self) -> None:
+        # MPI's own waiting keeps a core busy, which the host next door could use
+        request, pause = self._comm.Ibarrier(), 1.0e-4
+        while not request.Test():
+            time.sleep(pause)
+            pause = min(2.0 * pause, 1.0e-2)
 
     def abort(self, code: int) -> NoReturn:
         self._comm.Abort(code)

@@ -25,7 +25,7 @@ OURS = {*MAY_IMPORT, "loki_vfx", "examples", "validation", "benchmarks", "tests"
 LIGHT_PROCESS = """
 import importlib.abc, json, pkgutil, sys
 
-ALLOWED = {"numpy", "msgpack", "zmq", "loki_core", "loki_graph", "serialization"}
+ALLOWED = {"numpy", "msgpack", "zmq", "loki_core", "loki_graph", "serialization", "bridges"}
 
 class OnlyLight(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -41,6 +41,7 @@ import loki_core, loki_graph, serialization
 for package in (loki_core, loki_graph, serialization):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         __import__(module.name)
+import bridges.live.client
 from serialization.codec import decode, encode
 parameters = {
     name: {key: one.describe() for key, one in behavior.parameters().items()}
@@ -96,11 +97,15 @@ def test_data_and_kernels_know_nothing_of_physics(folder):
                 assert parts[1] in allowed, f"{path} imports {name}"
 
 
-def test_mpi_is_imported_in_one_place():
+@pytest.mark.parametrize(
+    ("library", "place"),
+    [("mpi4py", "loki_core/parallel/comm.py"), ("zmq", "bridges/live/sockets.py")],
+)
+def test_a_library_is_imported_in_one_place(library, place):
     users = [
         path
         for package in MAY_IMPORT
         for path in (ROOT / package).rglob("*.py")
-        if any(name.partition(".")[0] == "mpi4py" for name in _imports(path))
+        if any(name.partition(".")[0] == library for name in _imports(path))
     ]
-    assert users == [ROOT / "loki_core" / "parallel" / "comm.py"]
+    assert users == [ROOT / place]

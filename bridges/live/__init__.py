@@ -1,0 +1,1 @@
+"""The live bridge: a host's client, the supervising server, and the ranks that it starts."""

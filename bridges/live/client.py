@@ -1,0 +1,566 @@
+"""The client of the live bridge: what a host holds of Loki. Needs numpy, msgpack and pyzmq alone.
+
+    with connect() as client:                        # starts a local server where there is none
+        run = client.submit(setup, {"hair": curves}, frames="48", ranks=2)
+        for frame in run.frames():                   # as they come
+            show(frame.number, frame["Hair/CurvesObject"])
+
+A host with an event loop calls `run.poll()` now and then instead, which never waits; nothing is
+called back in another thread. A client that is lost, or comes another day, uses `attach`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bridges.live.local_server import default_root, ensure_server
+from bridges.live.protocol import Message
+from bridges.live.scene_document import document_to_send
+from bridges.live.security import KeyFolder, credentials_for
+from bridges.live.segments import part_views
+from bridges.live.sent_arrays import SentArrays
+from bridges.live.wire import ConnectionLost, Refused, Wire
+from loki_core.data.mesh import merge_streams
+from loki_core.errors import Cancelled, InputError, LokiError
+from serialization.codec import decode, encode
+
+__all__ = [
+    "Client",
+    "ConnectionLost",
+    "Frame",
+    "Refused",
+    "Run",
+    "RunEvent",
+    "RunFailed",
+    "connect",
+]
+
+DEFAULT_CREDIT = 2
+ANSWER_SECONDS = 30.0
+FRAMES_AHEAD = 2  # of the solver, for inputs that are functions
+
+
+class RunFailed(LokiError):
+    """A run ended without its work done; the message says why."""
+
+
+class Frame:
+    """A frame of a run. Its arrays are views of what was received, so they are read-only.
+
+    It counts against the credit until the next event of its run is asked for, or `release`.
+    """
+
+    def __init__(self, run: Run, message: Message) -> None:
+        self._run = run
+        self._parts: dict[str, list[list[Any]]] = {}
+        self._streams: dict[str, Any] = {}
+        self.number: int = message.content["frame"]
+        self.statistics: dict[str, Any] = message.content.get("statistics") or {}
+        self.manifest: dict[str, Any] | None = message.content.get("index")
+        #: Where the frame lies on the disk, if only that was sent.
+        self.folder: str | None = message.content.get("folder")
+        start = 0
+        for path, count in message.content.get("objects") or ():
+            self._parts.setdefault(path, []).append(list(message.payload[start : start + count]))
+            start += count
+        self.nbytes = sum(len(part) for part in message.payload)
+        self._is_held = True
+
+    @property
+    def objects(self) -> list[str]:
+        """Paths of the Objects, or names of the outputs, that the frame has."""
+        if self.manifest is not None:
+            return sorted(self.manifest["objects"])
+        return sorted({*self._parts, *self._streams})
+
+    def __getitem__(self, path: str) -> Any:
+        """Return a stream; the parts of ranks are joined when it is first asked for."""
+        if path not in self._streams:
+            if self.folder is not None:
+                from serialization.frame_cache import FrameCacheReader
+
+                return FrameCacheReader(self.folder).read(self.number, path)
+            if path not in self._parts:
+                raise InputError(f'frame {self.number} has no "{path}"; it has {self.objects}')
+            shares = [decode(part_views(parts)) for parts in self._parts.pop(path)]
+            self._streams[path] = shares[0] if len(shares) == 1 else merge_streams(shares)
+        return self._streams[path]
+
+    def streams(self) -> dict[str, Any]:
+        """Return all streams."""
+        return {path: self[path] for path in self.objects}
+
+    def release(self) -> None:
+        """Let the server send another frame in place of this one."""
+        if self._is_held:
+            self._is_held = False
+            self._run._grant(1)
+
+
+@dataclass(frozen=True)
+class RunEvent:
+    """Something that happened: `kind` is "frame" with a frame, or the name of an event.
+
+    Besides the events of `wtloki run --json` there are "state", "need" (inputs of a frame),
+    "disconnected", "reconnected", "data" (a frame has come) and "end" (nothing more comes).
+    """
+
+    kind: str
+    content: dict[str, Any] = field(default_factory=dict)
+    frame: Frame | None = None
+
+
+class Run:
+    """A run on a server, seen from a client. All methods may be called from any thread."""
+
+    def __init__(self, client: Client, name: str, *, credit: int) -> None:
+        self.name = name
+        self.state = "collecting"
+        self.message = ""
+        self.credit = credit
+        self.last_frame: int | None = None
+        self._client = client
+        self._queue: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
+        self._held: Frame | None = None
+        self._sent = SentArrays()
+        self._versions = itertools.count(1)
+        self._functions: dict[str, Callable[[int], Any]] = {}
+        self._next_input: int | None = None
+        self._final_frame: int | None = None
+        self._in_flight: dict[tuple[str, int | None], tuple[list[Any], int]] = {}
+        self._room = threading.Condition()
+        self._attached = True
+
+    # -- what comes ------------------------------------------------------------------------------
+
+    def poll(self) -> list[RunEvent]:
+        """Return what has come since the last call, without waiting."""
+        events: list[RunEvent] = []
+        while True:
+            try:
+                event = self.next_event(timeout=0.0)
+            except TimeoutError:
+                return events
+            events.append(event)
+            if event.frame is not None:
+                return events  # the rest stays until this frame has been seen
+
+    def next_event(self, timeout: float | None = None) -> RunEvent:
+        """Return the next event; wait for it, up to `timeout` seconds.
+
+        Raises:
+            TimeoutError: None came in time.
+        """
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+        end = None if timeout is None else time.monotonic() + timeout
+        while True:
+            self._feed()
+            rest = 0.1 if end is None else min(0.1, end - time.monotonic())
+            try:
+                event = self._queue.get(timeout=rest) if rest > 0 else self._queue.get_nowait()
+            except queue.Empty:
+                if end is not None and time.monotonic() >= end:
+                    raise TimeoutError(f"run {self.name}: no event within {timeout} s") from None
+                continue
+            self._held = event.frame
+            if event.kind == "need":
+                self._feed(event.content["frame"])
+            return event
+
+    def frames(self, timeout: float | None = None) -> Iterator[Frame]:
+        """Yield the frames in their order, as they come, until the run ends.
+
+        Args:
+            timeout: Longest wait for any sign of life [s].
+
+        Raises:
+            Cancelled: It was cancelled.
+            RunFailed: It failed or was stopped; the message says why.
+            ConnectionLost: The server is gone and did not come back in time.
+        """
+        lost: float | None = None
+        while True:
+            try:
+                event = self.next_event(timeout=1.0 if lost is not None else timeout)
+            except TimeoutError:
+                if lost is None:
+                    raise
+                if time.monotonic() - lost > self._client.reconnect_seconds:
+                    raise ConnectionLost(f"run {self.name}: {self._client.lost_because}") from None
+                continue
+            if event.kind == "disconnected":
+                lost = time.monotonic()
+            elif event.kind == "reconnected":
+                lost = None
+            elif event.frame is not None:
+                yield event.frame
+            elif event.kind == "end":
+                self._raise_end(event.content["state"])
+                return
+
+    def wait(self, timeout: float | None = None) -> None:
+        """Wait until the run has finished; frames that come are let go.
+
+        Raises:
+            LokiError: As `frames` does.
+        """
+        for _ in self.frames(timeout):
+            continue
+
+    def _raise_end(self, state: str) -> None:
+        if state == "cancelled":
+            raise Cancelled(f"run {self.name} was cancelled")
+        if state != "finished":
+            raise RunFailed(f"run {self.name} {state}: {self.message}")
+
+    # -- what goes -------------------------------------------------------------------------------
+
+    def send_input(self, name: str, stream: Any, frame: int | None = None) -> None:
+        """Send a stream for all frames, or for one; wait while the server is behind.
+
+        Only arrays that changed since the last call travel.
+        """
+        parts = encode(stream)
+        size = sum(memoryview(part).nbytes for part in parts)
+        with self._room:
+            window = self._client.input_window
+            self._room.wait_for(
+                lambda: not self._in_flight or self._in_flight_bytes() + size <= window
+            )
+            self._in_flight[name, frame] = (parts, size)
+            self._post_input(name, frame, parts, full=frame is None)
+
+    def _in_flight_bytes(self) -> int:
+        return sum(size for _, size in self._in_flight.values())
+
+    def _post_input(
+        self, name: str, frame: int | None, parts: Sequence[Any], *, full: bool
+    ) -> None:
+        version = next(self._versions)
+        base, reused = None, None
+        if not full:
+            parts, base, reused = self._sent.reduce(name, parts, version)
+        content = {
+            "run": self.name, "name": name, "frame": frame, "version": version, "base": base,
+            "reused": reused or None,
+        }  # fmt: skip
+        self._client._wire.post("input", content, parts, (self.name, name, frame))
+
+    def set(self, *changes: str) -> None:
+        """Change parameters from the next frame on: `Group/Behavior.parameter=value`."""
+        self._ask("change", changes=list(changes))
+
+    def pause(self) -> None:
+        """Hold the run at the end of its frame."""
+        self._ask("pause")
+
+    def resume(self, **options: Any) -> None:
+        """Let a paused run go on, or take up an ended one; then options may change."""
+        self._ask("resume", options=options or None)
+
+    def cancel(self) -> None:
+        """Stop the run at the end of its Task, with a checkpoint."""
+        self._ask("cancel")
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint at the end of the frame."""
+        self._ask("checkpoint")
+
+    def detach(self) -> None:
+        """Follow the run no longer; it goes on."""
+        self._attached = False
+        self._client._forget(self)
+        self._ask("detach")
+
+    def status(self) -> dict[str, Any]:
+        """Return state, progress, memory, time per Stage and balance."""
+        runs = self._client.status(self.name)["runs"]
+        return dict(runs[0]) if runs else {}
+
+    def _ask(self, kind: str, **content: Any) -> dict[str, Any]:
+        return self._client._wire.ask(kind, {"run": self.name, **content}).wait(ANSWER_SECONDS)
+
+    def _grant(self, frames: int) -> None:
+        if self._attached:
+            self._client._wire.tell("credit", {"run": self.name, "frames": frames})
+
+    def _feed(self, wanted: int | None = None) -> None:
+        """Send inputs that are functions of the frame, a little ahead of the solver."""
+        if not self._functions:
+            return
+        if wanted is not None and (self._next_input is None or wanted < self._next_input):
+            self._next_input = wanted
+        if self._next_input is None:
+            return
+        reached = self.last_frame if self.last_frame is not None else self._next_input
+        end = max(reached, wanted or reached) + FRAMES_AHEAD
+        if self._final_frame is not None:
+            end = min(end, self._final_frame)
+        while self._next_input <= end:
+            frame = self._next_input
+            self._next_input += 1
+            for name, function in self._functions.items():
+                self.send_input(name, function(frame), frame)
+
+    # -- called in the wire's thread ---------------------------------------------------------------
+
+    def _hear(self, message: Message) -> None:
+        content = message.content
+        if message.type in ("frame", "manifest"):
+            frame = Frame(self, message)
+            if self.last_frame is not None and frame.number <= self.last_frame:
+                frame.release()  # had before; the server knows better, but a frame comes once
+                return
+            self.last_frame = frame.number
+            self._queue.put(RunEvent("data", {"frame": frame.number}, frame))
+        elif message.type == "end":
+            self.state = content["state"]
+            self._queue.put(RunEvent("end", {"state": content["state"]}))
+        elif message.type == "event":
+            event = content["event"]
+            if event["event"] == "state":
+                self.state, self.message = event["state"], event["message"]
+            elif event["event"] == "started" and event.get("frames"):
+                self._final_frame = event["frames"][1]
+            self._queue.put(RunEvent(event["event"], event))
+
+    def _input_taken(self, name: str, frame: int | None) -> None:
+        with self._room:
+            self._in_flight.pop((name, frame), None)
+            self._room.notify_all()
+
+    def _input_refused(self, name: str, frame: int | None, code: str, message: str) -> None:
+        with self._room:
+            waiting = self._in_flight.get((name, frame))
+            if code == "unknown_base" and waiting is not None:
+                self._sent.forget()
+                self._post_input(name, frame, waiting[0], full=False)
+                return
+            self._in_flight.pop((name, frame), None)
+            self._room.notify_all()
+        text = f'input "{name}" was refused: {message}'
+        self._queue.put(RunEvent("error", {"error": code, "message": text, "exit_code": 4}))
+
+    def _lost(self, reason: str) -> None:
+        self._queue.put(RunEvent("disconnected", {"message": reason}))
+
+    def _take_up(self) -> None:
+        """Attach again after the connection was lost, and send again what was not taken."""
+        with self._room:
+            self._sent.forget()
+            waiting = dict(self._in_flight)
+        self._client._wire.tell(
+            "attach", {"run": self.name, "after": self.last_frame, "credit": self.credit}
+        )
+        for (name, frame), (parts, _) in waiting.items():
+            self._post_input(name, frame, parts, full=True)
+        self._queue.put(RunEvent("reconnected", {}))
+
+
+class Client:
+    """A connection to a server, with its runs.
+
+    Args:
+        endpoint: Where the server is.
+        keys: Folder of keys, for servers on other machines.
+        token: File of the token, for TCP on this machine.
+        timeout: Longest wait for the first answer [s].
+        reconnect_seconds: How long a lost server is waited for.
+
+    Raises:
+        ConnectionLost: There is no answer, or the server refuses.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        keys: Path | str | None = None,
+        token: Path | str | None = None,
+        name: str = "loki python client",
+        timeout: float = 10.0,
+        reconnect_seconds: float = 60.0,
+    ) -> None:
+        self.endpoint = endpoint
+        self.reconnect_seconds = reconnect_seconds
+        self.lost_because = ""
+        self.input_window = 1 << 28
+        self.server: dict[str, Any] = {}
+        self._runs: dict[str, Run] = {}
+        self._has_been_connected = False
+        credentials = credentials_for(
+            endpoint,
+            keys=None if keys is None else KeyFolder(Path(keys)),
+            token=None if token is None else Path(token),
+        )
+        self._wire = Wire(
+            endpoint,
+            credentials,
+            client=name,
+            on_message=self._hear,
+            on_connected=self._connected,
+            on_lost=self._lost,
+        )
+        if not self._wire.is_connected.wait(timeout):
+            reason = self._wire.reason
+            self.close()
+            raise ConnectionLost(
+                f"{endpoint} does not answer ({reason}): no server there, or it refuses the key"
+            )
+
+    def submit(
+        self,
+        scene: Any,
+        inputs: Mapping[str, Any] | None = None,
+        *,
+        run: str,
+        animated: Sequence[str] = (),
+        credit: int = DEFAULT_CREDIT,
+        **options: Any,
+    ) -> Run:
+        """Start a run and follow it.
+
+        Args:
+            scene: A Loki Graph or a Solver Setup.
+            inputs: Streams by name, or functions of the frame, which are asked as the run goes.
+            run: A name that is new on the server.
+            animated: Further inputs whose frames `send_input` will bring.
+            credit: How many frames may be here, or on their way, at once.
+            options: As RunOptions has them: frames, ranks, threads, keep_frames, results, ...
+
+        Raises:
+            Refused: The scene, the name or an option is not valid; the message says what.
+        """
+        inputs = dict(inputs or {})
+        functions = {name: one for name, one in inputs.items() if callable(one)}
+        streams = {name: one for name, one in inputs.items() if name not in functions}
+        made = Run(self, run, credit=credit)
+        made._functions = functions
+        self._runs[run] = made
+        content = {
+            "run": run,
+            "inputs": sorted(streams),
+            "animated": sorted({*functions, *animated}),
+            "options": options,
+            "credit": credit,
+        }
+        payload = encode(document_to_send(scene))
+        try:
+            made.state = self._wire.ask("submit", content, payload).wait(ANSWER_SECONDS)["state"]
+        except BaseException:
+            self._runs.pop(run, None)
+            raise
+        for name, stream in streams.items():
+            made.send_input(name, stream)
+        return made
+
+    def attach(
+        self,
+        run: str,
+        *,
+        after: int | None = None,
+        credit: int = DEFAULT_CREDIT,
+        inputs: Mapping[str, Callable[[int], Any]] | None = None,
+    ) -> Run:
+        """Follow a run that is there: its frames from the one after `after` on, and its events."""
+        made = Run(self, run, credit=credit)
+        made.last_frame = after
+        made._functions = dict(inputs or {})
+        self._runs[run] = made
+        content = {"run": run, "after": after, "credit": credit}
+        try:
+            found = self._wire.ask("attach", content).wait(ANSWER_SECONDS)
+        except BaseException:
+            self._runs.pop(run, None)
+            raise
+        made.state, made.message = found["state"], found["message"]
+        return made
+
+    def status(self, run: str | None = None) -> dict[str, Any]:
+        """Return what the server does: its runs, and itself."""
+        return self._wire.ask("status", {"run": run}).wait(ANSWER_SECONDS)
+
+    def remove(self, run: str) -> None:
+        """Remove an ended run and all its files."""
+        end = time.monotonic() + ANSWER_SECONDS
+        while True:
+            try:
+                self._wire.ask("remove", {"run": run}).wait(ANSWER_SECONDS)
+                return
+            except Refused as error:
+                if error.code != "busy" or time.monotonic() > end:
+                    raise
+                time.sleep(0.05)  # its processes are just ending
+
+    def stop_server(self) -> None:
+        """End the server; its runs are stopped with checkpoints, and go on with the next one."""
+        self._wire.ask("stop_server", {}).wait(ANSWER_SECONDS)
+
+    def close(self) -> None:
+        """End the connection; runs go on, or stop, as they were told."""
+        self._wire.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def _forget(self, run: Run) -> None:
+        self._runs.pop(run.name, None)
+
+    # -- called in the wire's thread ---------------------------------------------------------------
+
+    def _connected(self, welcome: dict[str, Any]) -> None:
+        self.server = {name: welcome[name] for name in ("server", "version", "user", "limits")}
+        self.input_window = int(welcome["limits"].get("input_bytes", self.input_window))
+        if self._has_been_connected:
+            for run in list(self._runs.values()):
+                run._take_up()
+        self._has_been_connected = True
+
+    def _lost(self, reason: str) -> None:
+        self.lost_because = reason
+        for run in list(self._runs.values()):
+            run._lost(reason)
+
+    def _hear(self, message: Message, key: Any) -> None:
+        content = message.content
+        run = self._runs.get(content.get("run", key[0] if key else ""))
+        if run is None:
+            return
+        if message.type == "accepted":
+            run._input_taken(content["name"], content["frame"])
+        elif message.type == "refused":
+            run._input_refused(key[1], key[2], content["code"], content["message"])
+        else:
+            run._hear(message)
+
+
+def connect(
+    endpoint: str | None = None,
+    *,
+    root: Path | str | None = None,
+    command: Sequence[str] | None = None,
+    **options: Any,
+) -> Client:
+    """Return a client of a server: at an endpoint, or of a local folder, started if need be.
+
+    Args:
+        endpoint: Where the server is; None for the local one of `root`.
+        root: Folder of runs; LOKI_RUNS or `~/loki_runs` if None.
+        command: How `wtloki` is called, where it is not beside this Python or on the path.
+        options: As Client has them.
+    """
+    if endpoint is None:
+        endpoint = ensure_server(Path(root) if root is not None else default_root(), command)
+    return Client(endpoint, **options)

@@ -1,0 +1,191 @@
+"""Delivery: frames to the clients that are attached to a run, as far as their credit reaches.
+
+Frames of a run that is kept are sent from its cache, straight out of the mapped files: whoever
+comes late or again gets what it has not had, and a slow client holds nothing up. Frames that are
+not kept are sent out of shared memory, which is free again when all of it has left.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from bridges.live.run_folder import RunFolder
+from bridges.live.segments import SegmentReader, map_file
+from loki_core.errors import FormatError, InputError
+from serialization.codec import packed_frames
+from serialization.frame_cache import FrameCacheReader, whole_frames
+
+MOST_CREDIT = 10_000
+
+
+@dataclass
+class Attachment:
+    """A client that follows a run.
+
+    Attributes:
+        delivered: The last frame that it has had; None for none.
+        credit: How many frames it has room for.
+    """
+
+    session: bytes
+    credit: int
+    delivered: int | None = None
+    ended: bool = False
+
+    def grant(self, frames: int) -> None:
+        """Let so many frames more be sent."""
+        self.credit = min(self.credit + frames, MOST_CREDIT)
+
+    def wants(self, frame: int) -> bool:
+        """Whether a frame is new to the client."""
+        return self.delivered is None or frame > self.delivered
+
+
+class Result(NamedTuple):
+    """A frame in shared memory."""
+
+    frame: int
+    objects: list[Any]
+    statistics: dict[str, Any]
+    segment: str
+    sizes: list[int]
+
+
+class Delivery:
+    """What is on its way to the clients of one run.
+
+    Args:
+        send: Sends a data message to a session; returns a tracker, or None if that is gone.
+    """
+
+    def __init__(
+        self, folder: RunFolder, send: Callable[..., Any], segments: SegmentReader
+    ) -> None:
+        self._folder = folder
+        self._send = send
+        self._segments = segments
+        self.attachments: dict[bytes, Attachment] = {}
+        self._frames: list[int] | None = None  # on the disk; read once somebody wants them
+        self._is_awake = True
+        self._results: deque[Result] = deque()
+        self._leaving: list[tuple[str, list[Any]]] = []
+
+    def attach(self, session: bytes, *, after: int | None, credit: int) -> Attachment:
+        """Let a client follow, from the frame after `after` on."""
+        attachment = Attachment(session, min(credit, MOST_CREDIT), after)
+        self.attachments[session] = attachment
+        self.wake()
+        return attachment
+
+    def wake(self) -> None:
+        """Look again for something to send: there is a frame, a client or credit more."""
+        self._is_awake = True
+
+    def add_frame(self, frame: int) -> None:
+        """Take notice of a frame that was written."""
+        if self._frames is not None and frame not in self._frames[-1:]:
+            self._frames = sorted({*self._frames, frame})
+        self.wake()
+
+    def add_result(self, result: Result) -> None:
+        """Take a frame that is not kept."""
+        self._results.append(result)
+        self.wake()
+
+    def clear_results(self) -> None:
+        """Forget frames of a worker that is gone."""
+        self._results.clear()
+        self._leaving.clear()
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether shared memory waits to be free."""
+        return bool(self._leaving)
+
+    def freed_segments(self) -> list[str]:
+        """Return the shared memory that has left this process."""
+        gone = [name for name, trackers in self._leaving if all(one.done for one in trackers)]
+        self._leaving = [one for one in self._leaving if one[0] not in gone]
+        return gone
+
+    def pump(self, *, results: str, is_kept: bool, end_state: str | None) -> None:
+        """Send what can be sent; at the end of a run say so, after its last frame."""
+        if not self._is_awake or not self.attachments:
+            return
+        self._is_awake = False
+        if is_kept:
+            if self._frames is None:
+                self._frames = whole_frames(self._folder.cache)
+            for attachment in list(self.attachments.values()):
+                self._pump_kept(attachment, self._frames, results)
+        else:
+            self._pump_results()
+        for attachment in self.attachments.values():
+            if end_state is not None and not attachment.ended and not self._is_behind(attachment):
+                attachment.ended = True
+                self._send(
+                    attachment.session,
+                    "end",
+                    {"run": self._folder.name, "state": end_state, "frame": attachment.delivered},
+                )
+
+    def _is_behind(self, attachment: Attachment) -> bool:
+        frames = [*(self._frames or ()), *(one.frame for one in self._results)]
+        return any(attachment.wants(frame) for frame in frames[-1:])
+
+    def _pump_kept(self, attachment: Attachment, frames: Sequence[int], results: str) -> None:
+        start = 0 if attachment.delivered is None else bisect_right(frames, attachment.delivered)
+        for frame in frames[start:]:
+            if attachment.credit <= 0:
+                return
+            try:
+                content, payload = self._read(frame, results)
+            except (FormatError, InputError, OSError):
+                return  # a restarted run is writing it anew; its next event brings us back
+            kind = "frame" if results == "frames" else "manifest"
+            if self._send(attachment.session, kind, content, payload) is None:
+                return
+            attachment.delivered = frame
+            attachment.credit -= 1
+
+    def _read(self, frame: int, results: str) -> tuple[dict[str, Any], list[Any]]:
+        reader = FrameCacheReader(self._folder.cache)
+        index = reader.index(frame)
+        content: dict[str, Any] = {"run": self._folder.name, "frame": frame}
+        if results == "manifest":
+            folder = str(self._folder.cache.resolve())
+            return {**content, "folder": folder, "index": index}, []
+        objects, payload = [], []
+        for path, entries in index["objects"].items():
+            for entry in entries:
+                area = map_file(self._folder.cache / "frames" / entry["file"])
+                parts = packed_frames(memoryview(area), label=entry["file"])
+                objects.append([path, len(parts)])
+                payload += parts
+        return {**content, "objects": objects, "statistics": index["statistics"]}, payload
+
+    def _pump_results(self) -> None:
+        while self._results:
+            ready = [one for one in self.attachments.values() if one.credit > 0]
+            if not ready:
+                return
+            result = self._results.popleft()
+            parts = self._segments.parts(result.segment, result.sizes)
+            content = {
+                "run": self._folder.name,
+                "frame": result.frame,
+                "objects": result.objects,
+                "statistics": result.statistics,
+            }
+            trackers = []
+            for attachment in ready:
+                tracker = self._send(attachment.session, "frame", content, parts, track=True)
+                if tracker is not None:
+                    trackers.append(tracker)
+                    attachment.delivered = result.frame
+                    attachment.credit -= 1
+            self._leaving.append((result.segment, trackers))

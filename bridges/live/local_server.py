@@ -1,0 +1,97 @@
+"""Local servers: finding the one that serves a folder, and starting one where there is none."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from loki_core.errors import LokiError
+
+DISCOVERY = ".server.json"
+SECONDS_TO_START = 60.0
+IDLE_SECONDS = 600
+
+
+def default_root() -> Path:
+    """Return where runs are kept by default: LOKI_RUNS, or a folder of the user."""
+    given = os.environ.get("LOKI_RUNS")
+    return Path(given) if given else Path.home() / "loki_runs"
+
+
+def discovered(root: Path) -> dict[str, Any] | None:
+    """Return what a server of a root has published of itself; None where there is none."""
+    try:
+        document = json.loads((root / DISCOVERY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(document, dict) or not isinstance(document.get("endpoint"), str):
+        return None
+    return document if _is_alive(document.get("pid")) else None
+
+
+def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
+    """Return the endpoint of the server of a root; start one if need be.
+
+    Args:
+        root: Folder of the runs.
+        command: How `wtloki` is called; that of this Python, or on the path, if None. It lives
+            on when this process ends, and ends by itself some minutes after its last work.
+
+    Raises:
+        LokiError: It does not start.
+    """
+    found = discovered(root)
+    if found is not None:
+        return str(found["endpoint"])
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    words = [*(command or wtloki_command()), "serve", "--root", str(root)]
+    words += ["--end-when-idle", str(IDLE_SECONDS)]
+    with (root / "server.out").open("ab") as out:
+        process = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # the host's Ctrl-C and its end are not the server's
+        )
+    end = time.monotonic() + SECONDS_TO_START
+    while time.monotonic() < end:
+        found = discovered(root)  # ours, or one that somebody else started at the same time
+        if found is not None:
+            return str(found["endpoint"])
+        if process.poll() not in (None, 0) and discovered(root) is None:
+            time.sleep(0.2)  # the other one may just be opening its sockets
+            if discovered(root) is None:
+                break
+        time.sleep(0.02)
+    process.poll()
+    text = (root / "server.out").read_text(encoding="utf-8", errors="replace")[-2000:]
+    raise LokiError(f"a server for {root} did not start ({' '.join(words)}):\n{text}")
+
+
+def wtloki_command() -> list[str]:
+    """Return how `wtloki` is called from here."""
+    beside = Path(sys.executable).parent / "wtloki"
+    if beside.exists():
+        return [str(beside)]
+    found = shutil.which("wtloki")
+    return [found] if found else [sys.executable, "-m", "bridges.standalone.command_line"]
+
+
+def _is_alive(pid: Any) -> bool:
+    if type(pid) is not int or pid <= 0:
+        return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

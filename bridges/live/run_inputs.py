@@ -1,0 +1,178 @@
+"""Run Inputs: what clients sent for one run, on its way to rank 0.
+
+Inputs of a run that is kept lie on the disk, so that a restart needs no client. Those of a run
+that is not kept go through shared memory, a few at a time. An array that did not change since the
+client's last message is not sent again: the parts of that message stay here and are put in.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bridges.live.protocol import ProtocolError
+from bridges.live.run_folder import RunFolder, RunRecord
+from bridges.live.segments import SegmentWriter
+
+INPUT_SEGMENTS = 4
+#: How many frames a client may be ahead of the solver.
+FRAMES_AHEAD = 4
+
+
+class Taken(NamedTuple):
+    """An input that the server has taken in: the client may send so many bytes more."""
+
+    session: bytes
+    name: str
+    frame: int | None
+    size: int
+
+
+class _Base(NamedTuple):
+    version: int
+    session: bytes
+    parts: list[Any]
+
+
+class RunInputs:
+    """The inputs of one run.
+
+    Args:
+        give: Sends a "given" message to rank 0; does nothing while there is none.
+    """
+
+    def __init__(
+        self, folder: RunFolder, record: RunRecord, segments: Path, give: Callable[..., None]
+    ) -> None:
+        self._folder = folder
+        self._record = record
+        self._give = give
+        self._segments = segments
+        self._writer = SegmentWriter(segments, INPUT_SEGMENTS)
+        self._waiting: deque[tuple[str, int, list[Any], Taken]] = deque()
+        self._late: list[Taken] = []  # taken in, but far ahead: the client is told later
+        self._bases: dict[str, _Base] = {}
+        self._reached: int | None = None
+        self._worker_is_ready = False
+
+    def missing(self) -> list[str]:
+        """Return the inputs without frames that have not come yet."""
+        names = self._record.inputs
+        return [one for one in names if not self._folder.input_file(one, None).exists()]
+
+    def put(
+        self,
+        name: str,
+        frame: int | None,
+        payload: Sequence[Any],
+        *,
+        session: bytes,
+        version: int,
+        base: int | None,
+        reused: dict[str, Any] | None,
+    ) -> list[Taken]:
+        """Take an input in; return what clients may now be told.
+
+        Raises:
+            ProtocolError: The run has no such input, or what it builds on is not here.
+            OSError: There is no room on the disk.
+        """
+        known = self._record.inputs if frame is None else self._record.animated
+        if name not in known:
+            raise ProtocolError(
+                "unknown_input", f'run {self._record.name} has no input "{name[:80]}" of that kind'
+            )
+        if frame is not None and abs(frame) > 10_000_000:
+            raise ProtocolError("malformed", f"frame {frame} of an input is not possible")
+        parts = self._completed(name, payload, session, base, reused)
+        size = sum(len(part) for part in payload)
+        taken = Taken(session, name, frame, size)
+        if frame is not None:
+            self._bases[name] = _Base(version, session, parts)
+        if frame is None or self._record.options.keep_frames:
+            self._folder.write_input(name, frame, parts)
+            self._give_file(name, frame)
+            if frame is not None and not self._is_near(frame):
+                self._late.append(taken)
+                return []
+            return [taken]
+        self._waiting.append((name, frame, parts, taken))
+        return self.pass_on()
+
+    def _completed(
+        self,
+        name: str,
+        payload: Sequence[Any],
+        session: bytes,
+        base: int | None,
+        reused: dict[str, Any] | None,
+    ) -> list[Any]:
+        parts = list(payload)
+        if not reused:
+            return parts
+        known = self._bases.get(name)
+        if known is None or known.version != base or known.session != session:
+            raise ProtocolError("unknown_base", f'input "{name[:80]}" builds on one not here')
+        for text, number in reused.items():
+            place = int(text) if text.isdecimal() and len(text) < 6 else 0
+            if not (0 < place < len(parts) and type(number) is int):
+                raise ProtocolError("malformed", f'input "{name[:80]}": part {text[:20]!r}')
+            if not 0 < number < len(known.parts) or len(parts[place]) != 0:
+                raise ProtocolError("malformed", f'input "{name[:80]}" reuses what is not there')
+            parts[place] = known.parts[number]
+        return parts
+
+    # -- rank 0 ----------------------------------------------------------------------------------
+
+    def worker_started(self) -> None:
+        """Give a new rank 0 everything that is here."""
+        self._worker_is_ready = True
+        self._writer = SegmentWriter(self._segments, INPUT_SEGMENTS)
+        for name in self._record.inputs:
+            self._give_file(name, None)
+        for name in self._record.animated:
+            for frame in self._folder.frames_of_input(name):
+                self._give_file(name, frame)
+
+    def worker_ended(self) -> None:
+        """Nobody takes inputs any more."""
+        self._worker_is_ready = False
+
+    def consumed(self, frame: int | None, segment: str | None) -> list[Taken]:
+        """Rank 0 has taken an input; return what clients may now be told."""
+        if segment is not None:
+            self._writer.free(segment)
+        if frame is not None:
+            self._reached = frame if self._reached is None else max(self._reached, frame)
+        near = [one for one in self._late if one.frame is None or self._is_near(one.frame)]
+        self._late = [one for one in self._late if one not in near]
+        return [*near, *self.pass_on()]
+
+    def pass_on(self) -> list[Taken]:
+        """Move what waits into shared memory, as far as there is room."""
+        done = []
+        while self._worker_is_ready and self._waiting and self._writer.has_free:
+            name, frame, parts, taken = self._waiting.popleft()
+            segment, sizes = self._writer.write(parts)
+            self._give(name=name, frame=frame, segment=segment, sizes=sizes)
+            done.append(taken)
+        return done
+
+    def drop_old(self) -> None:
+        """Remove what no restart can need."""
+        self._folder.drop_inputs(self._record.animated)
+
+    def _is_near(self, frame: int) -> bool:
+        if self._reached is None:  # nothing was asked for yet: the first frames are near
+            frames = [self._folder.frames_of_input(name) for name in self._record.animated]
+            first = min((some[0] for some in frames if some), default=frame)
+            return frame <= first + FRAMES_AHEAD
+        return frame <= self._reached + FRAMES_AHEAD
+
+    def _give_file(self, name: str, frame: int | None) -> None:
+        path = self._folder.input_file(name, frame)
+        if self._worker_is_ready and path.exists():
+            file = str(path.relative_to(self._folder.path))
+            self._give(name=name, frame=frame, file=file, sizes=[])

@@ -1,0 +1,52 @@
+"""Stream Sink: frames that are not kept, only sent: gathered on rank 0 and handed to the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from bridges.live.worker_link import WorkerLink
+from loki_core.data.mesh import merge_streams
+from loki_core.parallel.comm import Communicator
+from serialization.codec import encode, pack, unpack
+from serialization.frame_cache import Manifest
+
+
+class StreamSink:
+    """Sends each frame as it is; a run waits while the client has no room for one more."""
+
+    def __init__(self, comm: Communicator, link: WorkerLink | None) -> None:
+        self._comm = comm
+        self._link = link
+
+    def open(self, manifest: Manifest) -> None:
+        """Nothing is kept, so nothing is opened."""
+
+    def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None:
+        """Gather a frame and hand it over. Collective."""
+        whole = self._gathered(streams)
+        if self._link is not None:
+            objects, parts = [], []
+            for path, stream in whole.items():
+                encoded = encode(stream)
+                objects.append([path, len(encoded)])
+                parts += encoded
+            self._link.send_result(frame, objects, statistics, parts)
+        self._comm.patient_barrier()  # the client may take its time
+
+    def _gathered(self, streams: Mapping[str, Any]) -> dict[str, Any]:
+        if self._comm.size == 1:
+            return dict(streams)
+        packed = np.frombuffer(pack(dict(streams)), np.uint8)
+        shares = [unpack(part, label="a rank's part") for part in self._comm.gather(packed)]
+        if self._comm.rank != 0:
+            return {}
+        return {path: merge_streams([share[path] for share in shares]) for path in streams}
+
+    def change(self, manifest: Manifest) -> None:
+        """The next frame is of the changed setup; nothing else has to know."""
+
+    def close(self) -> None:
+        """Nothing is open."""

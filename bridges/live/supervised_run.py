@@ -1,0 +1,488 @@
+"""Supervised Run: one run as the server sees it: its state, its processes, and their restarts.
+
+    collecting → queued → starting → running ⇄ paused → finished
+                   ↑          ↘ restarting ↙           cancelled, failed, stopped
+
+The server is never a rank. A job that ends before it said why is started again from the last
+checkpoint: at once, then ever later, on half the ranks when it keeps ending, and in the end not at
+all. What the user or the solver decided (cancelled, an error in the scene) is final.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from bridges.live.delivery import Delivery, Result
+from bridges.live.process_tree import ProcessTree
+from bridges.live.protocol import Message, ProtocolError
+from bridges.live.run_folder import ENDED, RunFolder, RunOptions, RunRecord
+from bridges.live.run_inputs import RunInputs, Taken
+from bridges.live.segments import SegmentReader
+from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS
+from bridges.standalone.folder_lock import FolderLock
+from bridges.standalone.launch import job_command, job_environment, threads_of_rank
+from loki_core.errors import InputError, LokiError
+
+KEPT_EVENTS = 500
+LOG_TAIL = 20_000
+#: Errors that a restart may cure, if the user makes room first.
+STOPPED_BY = ("DiskFullError", "MemoryError")
+
+
+@dataclass(frozen=True)
+class JobPolicy:
+    """How jobs are started, and when one that ended by itself is started again.
+
+    Attributes:
+        ranks: Of runs that do not say how many.
+        fewer_ranks_after: Ends without a new frame after which half the ranks are used.
+        give_up_after: Ends without a new frame after which the run has failed.
+        stall_seconds: A job that begins no Task for so long is ended; 0 waits for ever.
+        longest_pause: Between two starts [s].
+    """
+
+    ranks: int = 1
+    fewer_ranks_after: int = 3
+    give_up_after: int = 6
+    stall_seconds: float = 3600.0
+    longest_pause: float = 30.0
+
+    def pause(self, crashes: int) -> float:
+        """Return how long to wait after so many ends without a new frame [s]."""
+        return 0.0 if crashes <= 1 else min(0.25 * 2.0 ** (crashes - 1), self.longest_pause)
+
+
+class SupervisedRun:
+    """A run in the care of this server.
+
+    Args:
+        announce: Is told every event, for the clients that follow.
+        send_link: Sends a message to the worker of an identity.
+        send_data: Sends a data message to a session.
+        link_endpoint: Where workers connect to.
+        segments: Folder for the shared memory of this run.
+    """
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        record: RunRecord,
+        *,
+        announce: Callable[[SupervisedRun, dict[str, Any]], None],
+        send_link: Callable[[bytes, Message], None],
+        send_data: Callable[..., Any],
+        link_endpoint: str,
+        segments: Path,
+        policy: JobPolicy,
+    ) -> None:
+        self.folder = folder
+        self.record = record
+        self.policy = policy
+        self.identity = b""
+        self.delivery = Delivery(folder, send_data, SegmentReader(segments / "out"))
+        self.inputs = RunInputs(folder, record, segments / "in", self._give)
+        self.events: deque[tuple[int, dict[str, Any]]] = deque(maxlen=KEPT_EVENTS)
+        self.event_count = 0
+        self.statistics: dict[str, Any] = {}
+        self.progress: dict[str, Any] = {}
+        self.memory = 0
+        self._announce = announce
+        self._send_link = send_link
+        self._link_endpoint = link_endpoint
+        self._segments = segments
+        self._process: subprocess.Popen[bytes] | None = None
+        self._tree: ProcessTree | None = None
+        self._has_link = False
+        self._stop_as: tuple[str, str] | None = None  # the state that a stop on request leads to
+        self._keep_state = False  # while the server itself ends
+        self._said: dict[str, Any] | None = None  # the worker's last word
+        self._pending: list[list[str]] = []  # changes that the worker has not made yet
+        self._wants_pause = False
+        self._crashes = 0
+        self._start_after = 0.0
+        self._tasks = -1
+        self._last_task = time.monotonic()
+        self._log_start = 0
+
+    # -- what the server asks --------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """The state, as everybody sees it."""
+        return self.record.state
+
+    @property
+    def is_active(self) -> bool:
+        """Whether processes of it run."""
+        return self._process is not None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it does not go on by itself."""
+        return self.record.state in ENDED
+
+    def may_start(self, now: float) -> bool:
+        """Whether it waits for nothing but its turn."""
+        waits = self.record.state in ("queued", "restarting")
+        return waits and not self.is_active and now >= self._start_after
+
+    def set_state(self, state: str, message: str = "") -> None:
+        """Go to another state, on the disk first."""
+        self.record.state, self.record.message = state, message
+        self.folder.write_record(self.record)
+        self.delivery.wake()
+        self.tell({"event": "state", "state": state, "message": message})
+
+    def tell(self, event: dict[str, Any]) -> None:
+        """Number an event, keep it for a while, and announce it."""
+        self.event_count += 1
+        self.events.append((self.event_count, event))
+        self._announce(self, event)
+
+    def queue_if_complete(self) -> None:
+        """Wait for a turn once all inputs without frames are here."""
+        if self.record.state == "collecting" and not self.inputs.missing():
+            self.set_state("queued")
+
+    def put_input(self, message: Message, session: bytes) -> list[Taken]:
+        """Take an input of a client in."""
+        content = message.content
+        if self.has_ended:
+            raise ProtocolError("ended", f"run {self.record.name} is {self.state}")
+        taken = self.inputs.put(
+            content["name"],
+            content["frame"],
+            message.payload,
+            session=session,
+            version=content["version"],
+            base=content["base"],
+            reused=content["reused"],
+        )
+        self.queue_if_complete()
+        return taken
+
+    def summary(self) -> dict[str, Any]:
+        """Return what `wtloki top` shows."""
+        return {
+            "run": self.record.name,
+            "owner": self.record.owner,
+            "state": self.record.state,
+            "message": self.record.message,
+            "created": self.record.created,
+            "ranks": self.record.ranks or self.record.options.ranks or self.policy.ranks,
+            "restarts": self.record.restarts,
+            "memory": self.memory,
+            "clients": len(self.delivery.attachments),
+            "progress": self.progress,
+            "statistics": self.statistics,
+            "events": self.event_count,
+        }
+
+    # -- orders ----------------------------------------------------------------------------------
+
+    def cancel(self, state: str = "cancelled", message: str = "") -> None:
+        """Stop the run: at the end of the running Task, or at once if it does not run."""
+        if self.has_ended:
+            return
+        self._stop_as = (state, message)
+        if not self.is_active:
+            self.set_state(state, message)
+        else:
+            self._order("cancel")
+
+    def pause(self) -> None:
+        """Hold the run at the end of its frame."""
+        self._wants_pause = True
+        if self.state == "running":
+            self.set_state("paused")
+        self._order("pause")
+
+    def resume(self, options: dict[str, Any]) -> None:
+        """Let a paused run go on, or take up an ended one from its last checkpoint.
+
+        Raises:
+            InputError: It runs, or the options are not valid.
+        """
+        if options:
+            if not self.has_ended:
+                raise InputError(f"run {self.record.name} is {self.state}; its options stay")
+            given = {**self.record.options.__dict__, **options}
+            self.record.options = RunOptions.from_document(given)
+        self._wants_pause = False
+        if self.state == "paused":
+            self.set_state("running")
+            self._order("resume")
+        elif self.has_ended:
+            self._crashes = 0
+            self._start_after = 0.0
+            self._stop_as = None
+            for attachment in self.delivery.attachments.values():
+                attachment.ended = False
+            self.record.ranks = 0
+            self.set_state("collecting" if self.inputs.missing() else "queued")
+
+    def checkpoint(self) -> None:
+        """Write a checkpoint at the end of the frame."""
+        if not self.record.options.keep_frames:
+            raise InputError(f"run {self.record.name} is not kept, so it has no checkpoints")
+        self._order("checkpoint")
+
+    def change(self, changes: list[str]) -> None:
+        """Change parameters from the next frame on."""
+        if self.has_ended:
+            raise InputError(f"run {self.record.name} is {self.state}; resume it first")
+        self._pending.append(changes)
+        self._order("change", {"changes": changes})
+
+    def end_with_server(self) -> None:
+        """Stop with a checkpoint and leave the state as it is, for the next server."""
+        self._keep_state = True
+        self._order("cancel")
+
+    # -- processes -------------------------------------------------------------------------------
+
+    def start(self, now: float) -> None:
+        """Start the worker, alone or on several ranks."""
+        try:
+            with FolderLock(self.folder.cache):
+                pass  # a worker of a server that was killed may still be ending
+        except InputError:
+            self._start_after = now + 0.25
+            return
+        options = self.record.options
+        self.record.ranks = self.record.ranks or options.ranks or self.policy.ranks
+        threads = threads_of_rank(options.threads, self.record.ranks)
+        self.identity = secrets.token_bytes(12)
+        for side in ("in", "out"):
+            (self._segments / side).mkdir(mode=0o700, parents=True, exist_ok=True)
+        environment = job_environment(threads) | {
+            ENDPOINT: self._link_endpoint,
+            IDENTITY: self.identity.hex(),
+            ATTEMPT: str(self.record.restarts),
+            SEGMENTS: str(self._segments),
+            THREADS: str(threads),
+        }
+        words = ["-m", "bridges.live.worker", str(self.folder.path)]
+        self._said, self._has_link, self._stop_as = None, False, None
+        self._tasks, self._last_task = -1, now
+        try:
+            command = job_command(self.record.ranks, words)
+        except LokiError as error:
+            self.set_state("failed", str(error))
+            return
+        with self.folder.log.open("ab") as log:
+            self._log_start = log.tell()
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,
+            )
+        self._tree = ProcessTree(self._process.pid)
+        self.set_state("starting")
+
+    def look_after(self, now: float) -> None:
+        """See whether the worker still runs, and what it uses."""
+        if self._process is None or self._tree is None:
+            return
+        if self._process.poll() is None:
+            self._tree.refresh()
+            self.memory = self._tree.resident_bytes()
+            stall = self.policy.stall_seconds
+            if stall and now - self._last_task > stall and self.state == "running":
+                self.tell({"event": "warning", "message": f"no Task began for {stall:g} s"})
+                self._tree.kill()
+            return
+        self._worker_ended(now)
+
+    def has_exited(self) -> bool:
+        """Whether there is an end of the worker to be dealt with."""
+        return self._process is not None and self._process.poll() is not None
+
+    def kill(self) -> None:
+        """End all processes now."""
+        if self._tree is not None:
+            self._tree.kill()
+            self._tree.wait_gone(5.0)
+        if self._process is not None:
+            self._process.wait()
+
+    def _worker_ended(self, now: float) -> None:
+        assert self._process is not None and self._tree is not None
+        code = self._process.wait()
+        self._tree.kill()  # ranks whose launcher was killed
+        self._tree.wait_gone(5.0)
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = self._tree = None
+        self.memory = 0
+        self.inputs.worker_ended()
+        self.delivery.clear_results()
+        self._has_link = False
+        if self.has_ended or self._keep_state:
+            return  # the worker said so before it ended
+        said = self._said or self._error_in_log()
+        if said is not None:
+            self._fail(said)
+        elif self._stop_as is not None:  # it was killed while it was stopping
+            self.set_state(*self._stop_as)
+        else:
+            self._restart(code, now)
+
+    def _fail(self, said: dict[str, Any]) -> None:
+        state = "stopped" if said["error"] in STOPPED_BY else "failed"
+        self.tell({"event": "error", **said})
+        self.set_state(state, said["message"])
+
+    def _restart(self, code: int, now: float) -> None:
+        self._crashes += 1
+        ending = f"signal {-code}" if code < 0 else f"code {code}"
+        text = f"the solver ended with {ending} before its work was done"
+        if not self.record.options.keep_frames:
+            self.set_state("failed", f"{text}; its frames are not kept, so it cannot go on")
+            return
+        if self._crashes >= self.policy.give_up_after:
+            self.set_state(
+                "failed",
+                f"{text}, {self._crashes} times without a new frame:\n{self._log_tail()}",
+            )
+            return
+        if self._crashes >= self.policy.fewer_ranks_after and self.record.ranks > 1:
+            self.record.ranks //= 2
+        self.record.restarts += 1
+        self._start_after = now + self.policy.pause(self._crashes)
+        ranks = self.record.ranks
+        words = "1 rank" if ranks == 1 else f"{ranks} ranks"
+        self.set_state("restarting", f"{text}; it goes on from its last checkpoint on {words}")
+
+    def _error_in_log(self) -> dict[str, Any] | None:
+        """Find the error of a rank that had no link to tell it."""
+        for line in reversed(self._log_tail().splitlines()):
+            # mpiexec may put the name of the rank in front
+            start = line.find('{"event": "error"')
+            if start < 0:
+                continue
+            try:
+                event = json.loads(line[start:])
+                return {
+                    "error": str(event["kind"]),
+                    "message": str(event["message"]),
+                    "exit_code": int(event["exit_code"]),
+                }
+            except (ValueError, KeyError, TypeError):
+                continue
+        return None
+
+    def _log_tail(self) -> str:
+        try:
+            with self.folder.log.open("rb") as file:
+                end = file.seek(0, os.SEEK_END)
+                file.seek(max(self._log_start, end - LOG_TAIL))
+                return file.read(LOG_TAIL).decode("utf-8", "replace")
+        except OSError:
+            return ""
+
+    # -- the link to rank 0 ----------------------------------------------------------------------
+
+    def hear(self, message: Message) -> list[Taken]:
+        """Take a message of rank 0; return what clients may be told of their inputs."""
+        content = message.content
+        if message.type == "ready":
+            return self._greet()
+        if message.type == "beat":
+            if content["tasks"] != self._tasks:
+                self._tasks, self._last_task = content["tasks"], time.monotonic()
+        elif message.type == "told":
+            self._hear_event(content["event"])
+        elif message.type == "need":
+            if any(name in self.record.animated for name in content["names"]):
+                event = {"event": "need", "frame": content["frame"], "names": content["names"]}
+                self.tell(event)
+        elif message.type == "consumed":
+            return self.inputs.consumed(content["frame"], content["segment"])
+        elif message.type == "result":
+            self.delivery.add_result(Result(**content))
+        elif message.type == "failed":
+            self._said = dict(content)
+            self._fail(self._said)
+        return []
+
+    def _greet(self) -> list[Taken]:
+        self._has_link = True
+        if self._stop_as is not None or self._keep_state:
+            self._order("cancel")
+        if self._wants_pause:
+            self._order("pause")
+        for changes in self._pending:
+            self._order("change", {"changes": changes})
+        self.inputs.worker_started()
+        return self.inputs.pass_on()
+
+    def _hear_event(self, event: dict[str, Any]) -> None:
+        kind = event.get("event")
+        if kind == "started":
+            self.progress = {"frames": event.get("frames"), "done": event.get("done")}
+            if self.state != "paused":
+                self.set_state("paused" if self._wants_pause else "running")
+        elif kind == "frame":
+            self._crashes = 0
+            if self.state == "starting":  # of a graph without a solver
+                self.set_state("running")
+            keys = ("frame", "last", "done", "seconds", "seconds_left", "counts", "retries")
+            self.progress |= {key: event.get(key) for key in keys}
+            first = (self.progress.get("frames") or [event["frame"]])[0]
+            if self.record.options.keep_frames and event["frame"] >= first:
+                self.delivery.add_frame(event["frame"])
+        elif kind == "statistics":
+            self.statistics = event
+        elif kind == "checkpoint":
+            self.inputs.drop_old()
+        elif kind == "changed":
+            self._note_change(event)
+        self.tell(event)
+        if kind == "finished":
+            self.set_state("finished")
+        elif kind == "cancelled" and not self._keep_state:
+            self.set_state(*(self._stop_as or ("cancelled", "")))
+
+    def _note_change(self, event: dict[str, Any]) -> None:
+        change = {"frame": event["frame"], "changes": event["changes"]}
+        recorded = self.folder.read_changes()
+        if change["changes"] in self._pending:
+            self._pending.remove(change["changes"])
+        if change not in recorded:
+            self.folder.write_changes([*recorded, change])
+
+    def _give(self, **content: Any) -> None:
+        self._send_link(self.identity, Message("given", content))
+
+    def _order(self, order: str, values: dict[str, Any] | None = None) -> None:
+        if self._has_link:
+            content = {"order": order, "values": values}
+            self._send_link(self.identity, Message("order", content))
+
+    def free_segments(self) -> None:
+        """Give shared memory back to rank 0."""
+        for name in self.delivery.freed_segments():
+            self._send_link(self.identity, Message("free", {"segment": name}))
+
+
+def taken_up(record: RunRecord) -> RunRecord:
+    """Return the record of a run that an earlier server left, as this one goes on with it."""
+    if record.state in ENDED or record.state == "collecting":
+        return record
+    if record.state == "paused":
+        text = "the server ended while the run was paused; resume it"
+        return replace(record, state="stopped", message=text)
+    return replace(record, state="queued", message="taken up by a new server")

@@ -1,0 +1,129 @@
+"""Frame sinks: where the frames of a run go. The Runner fills one; all ranks have one each.
+
+The cache is the sink of every run that is kept; a live preview has one of its own, which sends.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from loki_core.errors import DiskFullError, InputError, LokiError
+from loki_core.parallel.comm import Communicator
+from serialization.checkpoint_file import checkpoint_frames, remove_checkpoint
+from serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest, read_manifest
+
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+
+
+class FrameSink(Protocol):
+    """What the Runner needs of a place for frames. All methods are collective."""
+
+    def open(self, manifest: Manifest) -> None: ...
+    def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None: ...
+    def change(self, manifest: Manifest) -> None: ...
+    def close(self) -> None: ...
+
+
+class CacheSink:
+    """Writes frames into a frame cache, each rank its own part.
+
+    Args:
+        folder: Of the cache.
+        overwrite: Replace what another simulation left there.
+        resume: Keep the frames that are there.
+    """
+
+    def __init__(
+        self, folder: Path, comm: Communicator, *, overwrite: bool = False, resume: bool = False
+    ) -> None:
+        self.folder = folder
+        self.comm = comm
+        self.overwrite = overwrite and not resume
+        self.resume = resume
+        #: What a whole frame takes on the disk [bytes], as the last one did.
+        self.frame_bytes = 0
+        self._writer: FrameCacheWriter | None = None
+
+    def open(self, manifest: Manifest) -> None:
+        """Open the folder, on rank 0 first; a used one is refused unless told otherwise."""
+        error: LokiError | None = None
+        if self.comm.rank == 0:
+            try:
+                self._open_writer(manifest)
+            except LokiError as found:
+                error = found
+        self.comm.raise_together(error)
+        if self.comm.rank != 0:
+            self._open_writer(manifest)
+
+    def _open_writer(self, manifest: Manifest) -> None:
+        if self.comm.rank == 0 and self.overwrite:
+            for frame in checkpoint_frames(self.folder):  # of whatever was there
+                remove_checkpoint(self.folder, frame)
+        if self.comm.rank == 0 and not self.overwrite and not self.resume:
+            self._refuse_used_folder(manifest)
+        self._writer = FrameCacheWriter(
+            self.folder,
+            manifest,
+            overwrite=self.overwrite,
+            resume=self.resume,
+            rank=self.comm.rank,
+        )
+
+    def _refuse_used_folder(self, manifest: Manifest) -> None:
+        """Keep finished frames: a new run never writes over them unless it is told to."""
+        if not (self.folder / "manifest.json").exists():
+            return
+        frames = FrameCacheReader(self.folder).frames()
+        if frames and read_manifest(self.folder).setup_hash == manifest.setup_hash:
+            raise InputError(
+                f"{self.folder} holds frames {min(frames)} to {max(frames)} of this simulation; "
+                "add --resume to continue it, --overwrite to start again, or choose another folder"
+            )
+
+    def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None:
+        """Write this rank's part of a frame; it counts when all ranks have written theirs.
+
+        Raises:
+            DiskFullError: There is no room; the frames before are whole.
+        """
+        assert self._writer is not None
+        self.comm.barrier()  # nobody writes over a frame that another rank still commits
+        part = (self.comm.rank, self.comm.size) if self.comm.size > 1 else None
+        with disk_errors(self.comm, f"frame {frame}", self.folder):
+            self._writer.write_frame(frame, streams, part=part, statistics=statistics)
+        if part is None:
+            self.frame_bytes = self._writer.last_frame_bytes
+            return
+        with disk_errors(self.comm, f"frame {frame}", self.folder):
+            if self.comm.rank == 0:
+                self._writer.commit_frame(frame, parts=self.comm.size, statistics=statistics)
+                self.frame_bytes = self._writer.last_frame_bytes
+
+    def change(self, manifest: Manifest) -> None:
+        """Take a changed setup from the next frame on."""
+        assert self._writer is not None
+        if self.comm.rank == 0:
+            self._writer.change_setup(manifest)
+
+    def close(self) -> None:
+        """Leave a whole manifest."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@contextmanager
+def disk_errors(comm: Communicator, what: str, folder: Path) -> Iterator[None]:
+    """Turn "no room on the disk" into an error that all ranks raise together. Collective."""
+    full: DiskFullError | None = None
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        full = DiskFullError(f"no room on the disk of {folder} for {what}")
+    comm.raise_together(full)

@@ -1,0 +1,125 @@
+"""`wtloki serve`: run what clients submit, and keep it running."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bridges.standalone.options import machine_options, print_json
+
+
+@click.command("serve")
+@click.option("--root", type=click.Path(), help="Folder of the runs; LOKI_RUNS or ~/loki_runs.")
+@click.option(
+    "--listen",
+    default="",
+    metavar="tcp://HOST:PORT",
+    help="Listen there too; * is any free port. Other machines need --keys.",
+)
+@click.option("--keys", type=click.Path(), help="Folder of keys: see `wtloki keys`.")
+@click.option("--token-file", type=click.Path(), help="Token for tcp on this machine; made if new.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(1, 65_536),
+    default=1,
+    show_default=True,
+    help="Processes of each run that does not say how many.",
+)
+@click.option(
+    "--runs-at-once",
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Runs side by side; more are queued.",
+)
+@click.option("--memory-limit", type=float, metavar="GB", help="Of all runs together.")
+@click.option(
+    "--end-when-idle",
+    type=click.FloatRange(0.0, 1e9),
+    metavar="SECONDS",
+    help="End after so long without clients and work; the exit code is 1 if a run did not finish.",
+)
+@click.option(
+    "--stall-timeout",
+    type=click.FloatRange(0.0, 1e9),
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Restart a solver that begins no Task for so long; 0 never.",
+)
+@click.option(
+    "--restarts",
+    type=click.IntRange(1, 100_000),
+    default=6,
+    show_default=True,
+    help="Ends of a solver without a new frame after which a run has failed.",
+)
+@click.option(
+    "--fewer-ranks-after",
+    type=click.IntRange(1, 100_000),
+    default=3,
+    show_default=True,
+    help="Such ends after which half the ranks are used.",
+)
+@machine_options
+def command(
+    *,
+    root: str | None,
+    listen: str,
+    keys: str | None,
+    token_file: str | None,
+    ranks: int,
+    runs_at_once: int,
+    memory_limit: float | None,
+    end_when_idle: float | None,
+    stall_timeout: float,
+    restarts: int,
+    fewer_ranks_after: int,
+    as_json: bool,
+) -> int:
+    """Serve hosts and command lines: run what they submit, each run in a folder of the root.
+
+    The server computes nothing itself: it starts the solver, alone or on several ranks, sends
+    its frames, and starts it again from the last checkpoint when it was killed. Runs that an
+    earlier server left go on. Ctrl-C ends it; its runs stop with checkpoints.
+    """
+    from bridges.live.local_server import default_root
+    from bridges.live.server import Server, ServerSettings
+    from bridges.live.supervised_run import JobPolicy
+    from bridges.standalone.run_command import stop_on_signals
+
+    server = Server(
+        ServerSettings(
+            root=Path(root) if root else default_root(),
+            listen=listen,
+            keys=Path(keys) if keys else None,
+            token=Path(token_file) if token_file else None,
+            runs_at_once=runs_at_once,
+            memory_limit=int((memory_limit or 0.0) * 1e9),
+            idle_seconds=end_when_idle,
+            policy=JobPolicy(
+                ranks=ranks,
+                fewer_ranks_after=fewer_ranks_after,
+                give_up_after=restarts,
+                stall_seconds=stall_timeout,
+            ),
+        )
+    )
+
+    def tell(server: Server) -> None:
+        told: dict[str, Any] = {"event": "serving", "root": str(server.root)}
+        told |= {"endpoint": server.endpoint, "tcp": server.tcp_endpoint}
+        if as_json:
+            print_json(told)
+        else:
+            where = " and ".join(one for one in (server.endpoint, server.tcp_endpoint) if one)
+            click.echo(f"serving {server.root} at {where}")
+
+    with stop_on_signals(server.stop):
+        server.serve(tell)
+    unfinished = [run.record for run in server.runs.values() if run.state != "finished"]
+    for record in unfinished if end_when_idle is not None else ():
+        click.echo(f"run {record.name} {record.state}: {record.message}", err=True)
+    return 1 if unfinished and end_when_idle is not None else 0
