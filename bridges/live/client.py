@@ -18,7 +18,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bridges.live.local_server import default_root, ensure_server
 from bridges.live.protocol import Message
@@ -104,6 +106,46 @@ class Frame:
             self._run._grant(1)
 
 
+class _Flight(NamedTuple):
+    """An input on its way: what it holds until the server has it."""
+
+    name: str
+    frame: int | None
+    size: int
+    buffers: list[bytearray]
+    kept: list[Any]
+
+
+class _BufferPool:
+    """Memory that inputs are copied to while they are on their way, used again and again."""
+
+    def __init__(self) -> None:
+        self._free: list[bytearray] = []
+
+    def copied(self, parts: Sequence[Any]) -> tuple[list[bytearray], list[Any]]:
+        """Return buffers, and the parts as copies in them."""
+        buffers: list[bytearray] = []
+        copies: list[Any] = []
+        for part in parts:
+            view = memoryview(part).cast("B")
+            if view.nbytes == 0:
+                copies.append(b"")
+                continue
+            fitting = [one for one in self._free if view.nbytes <= len(one) <= 2 * view.nbytes]
+            buffer = min(fitting, key=len) if fitting else bytearray(view.nbytes)
+            if fitting:
+                self._free = [one for one in self._free if one is not buffer]
+            copy = memoryview(buffer)[: view.nbytes]
+            np.copyto(np.frombuffer(copy, np.uint8), np.frombuffer(view, np.uint8))
+            buffers.append(buffer)
+            copies.append(copy)
+        return buffers, copies
+
+    def give_back(self, buffers: list[bytearray]) -> None:
+        """Take buffers back whose content has arrived."""
+        self._free = [*self._free, *buffers][-64:]
+
+
 @dataclass(frozen=True)
 class RunEvent:
     """Something that happened: `kind` is "frame" with a frame, or the name of an event.
@@ -134,7 +176,8 @@ class Run:
         self._functions: dict[str, Callable[[int], Any]] = {}
         self._next_input: int | None = None
         self._final_frame: int | None = None
-        self._in_flight: dict[tuple[str, int | None], tuple[list[Any], int]] = {}
+        self._in_flight: dict[int, _Flight] = {}
+        self._pool = _BufferPool()
         self._room = threading.Condition()
         self._attached = True
 
@@ -227,7 +270,8 @@ class Run:
     def send_input(self, name: str, stream: Any, frame: int | None = None) -> None:
         """Send a stream for all frames, or for one; wait while the server is behind.
 
-        Only arrays that changed since the last call travel.
+        Only arrays that changed since the last call travel. Those of a frame are copied, so the
+        host may fill its own again at once.
         """
         parts = encode(stream)
         size = sum(memoryview(part).nbytes for part in parts)
@@ -236,24 +280,26 @@ class Run:
             self._room.wait_for(
                 lambda: not self._in_flight or self._in_flight_bytes() + size <= window
             )
-            self._in_flight[name, frame] = (parts, size)
-            self._post_input(name, frame, parts, full=frame is None)
+            self._post_input(name, frame, parts)
 
     def _in_flight_bytes(self) -> int:
-        return sum(size for _, size in self._in_flight.values())
+        return sum(one.size for one in self._in_flight.values())
 
-    def _post_input(
-        self, name: str, frame: int | None, parts: Sequence[Any], *, full: bool
-    ) -> None:
+    def _post_input(self, name: str, frame: int | None, parts: Sequence[Any]) -> None:
         version = next(self._versions)
         base, reused = None, None
-        if not full:
+        buffers: list[bytearray] = []
+        if frame is not None:
             parts, base, reused = self._sent.reduce(name, parts, version)
+            buffers, parts = self._pool.copied(parts)
         content = {
             "run": self.name, "name": name, "frame": frame, "version": version, "base": base,
             "reused": reused or None,
         }  # fmt: skip
-        self._client._wire.post("input", content, parts, (self.name, name, frame))
+        size = sum(memoryview(part).nbytes for part in parts)
+        kept = list(parts) if frame is None else []
+        self._in_flight[version] = _Flight(name, frame, size, buffers, kept)
+        self._client._wire.post("input", content, parts, (self.name, version))
 
     def set(self, *changes: str) -> None:
         """Change parameters from the next frame on: `Group/Behavior.parameter=value`."""
@@ -297,7 +343,7 @@ class Run:
         """Send inputs that are functions of the frame, a little ahead of the solver."""
         if not self._functions:
             return
-        if wanted is not None and (self._next_input is None or wanted < self._next_input):
+        if wanted is not None and (self._next_input is None or wanted > self._next_input):
             self._next_input = wanted
         if self._next_input is None:
             return
@@ -333,21 +379,24 @@ class Run:
                 self._final_frame = event["frames"][1]
             self._queue.put(RunEvent(event["event"], event))
 
-    def _input_taken(self, name: str, frame: int | None) -> None:
+    def _input_taken(self, version: int) -> _Flight | None:
         with self._room:
-            self._in_flight.pop((name, frame), None)
+            flight = self._in_flight.pop(version, None)
+            if flight is not None:
+                self._pool.give_back(flight.buffers)
             self._room.notify_all()
+        return flight
 
-    def _input_refused(self, name: str, frame: int | None, code: str, message: str) -> None:
-        with self._room:
-            waiting = self._in_flight.get((name, frame))
-            if code == "unknown_base" and waiting is not None:
-                self._sent.forget()
-                self._post_input(name, frame, waiting[0], full=False)
-                return
-            self._in_flight.pop((name, frame), None)
-            self._room.notify_all()
-        text = f'input "{name}" was refused: {message}'
+    def _input_refused(self, version: int, code: str, message: str) -> None:
+        flight = self._input_taken(version)
+        if flight is None:
+            return
+        if code == "unknown_base":  # the server is a new one: the whole is needed
+            self._sent.forget()
+            self._next_input = None
+            self._queue.put(RunEvent("need", {"frame": flight.frame, "names": [flight.name]}))
+            return
+        text = f'input "{flight.name}" was refused: {message}'
         self._queue.put(RunEvent("error", {"error": code, "message": text, "exit_code": 4}))
 
     def _lost(self, reason: str) -> None:
@@ -357,12 +406,16 @@ class Run:
         """Attach again after the connection was lost, and send again what was not taken."""
         with self._room:
             self._sent.forget()
-            waiting = dict(self._in_flight)
+            self._next_input = None  # what the solver lacks it asks for again
+            lost, self._in_flight = self._in_flight, {}
+            for flight in lost.values():
+                self._pool.give_back(flight.buffers)
+                if flight.frame is None:
+                    self._post_input(flight.name, None, flight.kept)
+            self._room.notify_all()
         self._client._wire.tell(
             "attach", {"run": self.name, "after": self.last_frame, "credit": self.credit}
         )
-        for (name, frame), (parts, _) in waiting.items():
-            self._post_input(name, frame, parts, full=True)
         self._queue.put(RunEvent("reconnected", {}))
 
 
@@ -539,9 +592,9 @@ class Client:
         if run is None:
             return
         if message.type == "accepted":
-            run._input_taken(content["name"], content["frame"])
+            run._input_taken(content["version"])
         elif message.type == "refused":
-            run._input_refused(key[1], key[2], content["code"], content["message"])
+            run._input_refused(key[1], content["code"], content["message"])
         else:
             run._hear(message)
 

@@ -115,7 +115,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             version=int, base=_maybe(int), reused=_maybe(dict),
         ),
         "accepted": _kind(
-            "server", "data", run=str, name=str, frame=_maybe(int), bytes=int
+            "server", "data", run=str, name=str, frame=_maybe(int), version=int, bytes=int
         ),
         "refused": _kind("server", "data", code=str, message=str),
         "frame": _kind(

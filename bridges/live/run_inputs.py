@@ -27,6 +27,7 @@ class Taken(NamedTuple):
     session: bytes
     name: str
     frame: int | None
+    version: int
     size: int
 
 
@@ -88,7 +89,7 @@ class RunInputs:
             raise ProtocolError("malformed", f"frame {frame} of an input is not possible")
         parts = self._completed(name, payload, session, base, reused)
         size = sum(len(part) for part in payload)
-        taken = Taken(session, name, frame, size)
+        taken = Taken(session, name, frame, version, size)
         if frame is not None:
             self._bases[name] = _Base(version, session, parts)
         if frame is None or self._record.options.keep_frames:

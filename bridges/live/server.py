@@ -477,8 +477,10 @@ class Server:
             logger.info("run %s: %s %s", run.record.name, words, event.get("message", ""))
 
     def _tell_taken(self, run: SupervisedRun, taken: Taken) -> None:
-        content = {"run": run.record.name, "name": taken.name, "frame": taken.frame}
-        self._send_data(taken.session, "accepted", {**content, "bytes": taken.size})
+        content: dict[str, Any] = {"run": run.record.name, "name": taken.name}
+        content["frame"] = taken.frame
+        content |= {"version": taken.version, "bytes": taken.size}
+        self._send_data(taken.session, "accepted", content)
 
     # -- what clients ask ------------------------------------------------------------------------
 

@@ -261,3 +261,4 @@ class ConnectionWatch:
     def close(self) -> None:
         """Stop watching."""
         self._watched.disable_monitor()
+        self.socket.close(linger=0)

@@ -11,6 +11,7 @@ all. What the user or the solver decided (cancelled, an error in the scene) is f
 from __future__ import annotations
 
 import json
+import logging
 import os
 import secrets
 import subprocess
@@ -31,6 +32,8 @@ from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THRE
 from bridges.standalone.folder_lock import FolderLock
 from bridges.standalone.launch import job_command, job_environment, threads_of_rank
 from loki_core.errors import InputError, LokiError
+
+logger = logging.getLogger("loki.live")
 
 KEPT_EVENTS = 500
 LOG_TAIL = 20_000
@@ -92,6 +95,7 @@ class SupervisedRun:
         self.inputs = RunInputs(folder, record, segments / "in", self._give)
         self.events: deque[tuple[int, dict[str, Any]]] = deque(maxlen=KEPT_EVENTS)
         self.event_count = 0
+        self._is_written = True
         self.statistics: dict[str, Any] = {}
         self.progress: dict[str, Any] = {}
         self.memory = 0
@@ -138,9 +142,19 @@ class SupervisedRun:
     def set_state(self, state: str, message: str = "") -> None:
         """Go to another state, on the disk first."""
         self.record.state, self.record.message = state, message
-        self.folder.write_record(self.record)
+        self._write_record()
         self.delivery.wake()
         self.tell({"event": "state", "state": state, "message": message})
+
+    def _write_record(self) -> None:
+        """Write the record; on a full disk it is tried again later, and the run goes on."""
+        try:
+            self.folder.write_record(self.record)
+            self._is_written = True
+        except OSError as error:
+            if self._is_written:
+                logger.warning("the record of run %s: %s", self.record.name, error)
+            self._is_written = False
 
     def tell(self, event: dict[str, Any]) -> None:
         """Number an event, keep it for a while, and announce it."""
@@ -294,6 +308,8 @@ class SupervisedRun:
 
     def look_after(self, now: float) -> None:
         """See whether the worker still runs, and what it uses."""
+        if not self._is_written:
+            self._write_record()
         if self._process is None or self._tree is None:
             return
         if self._process.poll() is None:

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,12 +26,13 @@ from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THRE
 from bridges.standalone.failures import describe_failure
 from bridges.standalone.frame_sinks import CacheSink, FrameSink
 from bridges.standalone.run_request import RunRequest
-from bridges.standalone.runner import Runner
+from bridges.standalone.runner import Runner, document_digest
 from bridges.standalone.scene import Scene, frame_range, make_scene
 from loki_core.errors import Cancelled, InputError
 from loki_core.parallel.comm import Communicator, world
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Evaluator, Graph
+from serialization.frame_cache import Manifest
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BETWEEN_RANKS = 0.2
@@ -177,26 +179,40 @@ class GraphRun:
         )
         link = live.link
         assert link is not None
+        self._sink.open(
+            Manifest(
+                setup_hash=document_digest(self._graph.to_document()),
+                setup=self._graph.to_document(),
+                fps=float(self._graph.frames_per_second),
+                start_frame=int(self._graph.start_frame),
+            )
+        )
+        link.tell({"event": "started", "setup": self._graph.name, "frames": [first, last]})
         frame = first
         try:
             for frame in range(first, last + 1):
-                for order in live.orders(frame - 1):
-                    if order["order"] == "change":
-                        live.scene = change_scene(live.scene, order["changes"])
-                        assert isinstance(live.scene, Graph)
-                        evaluator.update(live.scene)
-                        link.tell(
-                            {"event": "changed", "frame": frame - 1, "changes": order["changes"]}
-                        )
-                streams = {name: evaluator.evaluate(name, frame) for name in self._graph.outputs()}
+                self._follow_orders(evaluator, frame - 1, link)
+                outputs = self._graph.outputs()
+                streams = {name: evaluator.evaluate(name, frame) for name in outputs}
                 self._sink.write(frame, streams, {})
                 evaluator.host.drop_frames(frame)
                 link.tell({"event": "frame", "frame": frame, "last": last})
         except Cancelled:
             link.tell({"event": "cancelled", "frame": frame - 1, "checkpoint": None})
             raise
+        finally:
+            self._sink.close()
         seconds = time.perf_counter() - start
         link.tell({"event": "finished", "frames": last - first + 1, "seconds": seconds})
+
+    def _follow_orders(self, evaluator: Evaluator, frame: int, link: WorkerLink) -> None:
+        live = self._run
+        for order in live.orders(frame):
+            if order["order"] == "change":
+                live.scene = change_scene(live.scene, order["changes"])
+                assert isinstance(live.scene, Graph)
+                evaluator.update(live.scene)
+                link.tell({"event": "changed", "frame": frame, "changes": order["changes"]})
 
 
 def main() -> int:
@@ -214,15 +230,16 @@ def main() -> int:
         pass  # all ranks are here together, and the server knows from the event
     except BaseException as error:
         failure = describe_failure(error)
-        # When all ranks fail together one after the other speaks; the first abort ends the others.
-        time.sleep(min(SECONDS_BETWEEN_RANKS * comm.rank, 2.0))
-        sys.stderr.write(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}")
-        event = {"event": "error", **failure._asdict()}
-        sys.stderr.write(json.dumps(event) + "\n")  # the server reads it where no link tells
-        sys.stderr.flush()
         if live is not None and live.link is not None:
             live.link.fail(failure.kind, failure.message, failure.exit_code)
             live.link.close()
+        # When all ranks fail together one after the other speaks; the first abort ends the others.
+        time.sleep(min(SECONDS_BETWEEN_RANKS * comm.rank, 2.0))
+        event = {"event": "error", **failure._asdict()}  # the server reads it where no link tells
+        with suppress(OSError):  # the disk of the log may be the one that is full
+            sys.stderr.write(f"rank {comm.rank} of {comm.size}:\n{traceback.format_exc()}")
+            sys.stderr.write(json.dumps(event) + "\n")
+            sys.stderr.flush()
         comm.abort(failure.exit_code)
     if live is not None and live.link is not None:
         live.link.close()

@@ -72,6 +72,7 @@ class WorkerLink:
         self._outbox = Mailbox()
         self._changed = threading.Condition()
         self._given: dict[tuple[str, int | None], dict[str, Any]] = {}
+        self._asked: dict[str, int | None] = {}  # the last frame of each input
         self._orders: list[dict[str, Any]] = []
         self._paused = False
         self._cancelled = False
@@ -127,6 +128,7 @@ class WorkerLink:
         """Return an input when it has come; None when the run is to stop instead."""
         key = (name, frame)
         with self._changed:
+            self._asked[name] = frame
             if key not in self._given and not self._cancelled:
                 self._post("need", frame=frame, names=[name])
             self._changed.wait_for(lambda: key in self._given or self._cancelled)
@@ -196,12 +198,23 @@ class WorkerLink:
         content = message.content
         with self._changed:
             if message.type == "given":
-                self._given[content["name"], content["frame"]] = content
+                self._take(content)
             elif message.type == "free":
                 self._writer.free(content["segment"])
             else:
                 self._obey(content["order"], content["values"] or {})
             self._changed.notify_all()
+
+    def _take(self, given: dict[str, Any]) -> None:
+        name, frame = given["name"], given["frame"]
+        asked = self._asked.get(name)
+        unused = self._given.pop((name, frame), None)
+        if given["segment"] is not None and asked is not None and frame < asked:
+            unused = given  # it comes again, after it was used: its memory is wanted elsewhere
+        else:
+            self._given[name, frame] = given
+        if unused is not None and unused["segment"] is not None:
+            self._post("consumed", name=name, frame=frame, segment=unused["segment"])
 
     def _obey(self, order: str, values: dict[str, Any]) -> None:
         if order == "cancel":

@@ -41,7 +41,7 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
         frames: How many frames will run, for the memory estimate of endless emitters.
     """
     setup = scene.setup
-    findings = [*_check_tree(setup), *_check_streams(setup, scene.inputs)]
+    findings = check_declarations(scene)
     streams: dict[str, Any] = {}
     for name, given in scene.inputs.items():
         try:
@@ -61,6 +61,11 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
         empty = {stream.name: Points(np.empty((0, 3))) for stream in missing}
         findings += _check_solver(setup, {**streams, **empty}, frames=frames)
     return sorted(findings, key=lambda one: one.severity != "error")
+
+
+def check_declarations(scene: Scene) -> list[Finding]:
+    """Return what is wrong with the tree and the names of its streams; no data are looked at."""
+    return [*_check_tree(scene.setup), *_check_streams(scene.setup, scene.inputs)]
 
 
 def _check_tree(setup: SolverSetup) -> Iterator[Finding]:

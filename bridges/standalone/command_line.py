@@ -28,6 +28,8 @@ COMMANDS = {
     "explain": ("explain_command", "Show the tree, the schedule, and where values come from."),
     "run": ("run_command", "Run a Solver Setup or a Loki Graph into a frame cache."),
     "serve": ("serve_command", "Serve hosts: run what they submit, and keep it running."),
+    "submit": ("submit_command", "Run as a batch job of Slurm, or of another batch system."),
+    "top": ("top_command", "Show what the runs of a server do, and what they use."),
     "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
     "preview": ("preview_command", "Render a picture of a cached frame."),
     "example": ("example_command", "Run a scene of the gallery."),

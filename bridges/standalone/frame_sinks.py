@@ -112,8 +112,13 @@ class CacheSink:
 
     def close(self) -> None:
         """Leave a whole manifest."""
-        if self._writer is not None:
+        if self._writer is None:
+            return
+        try:
             self._writer.close()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise  # else the manifest of the last frame stays, which is whole
 
 
 @contextmanager

@@ -21,7 +21,7 @@ import numpy as np
 
 from bridges.standalone.events import Event, Listener
 from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.frame_sinks import CacheSink, FrameSink, disk_errors
+from bridges.standalone.frame_sinks import NO_ROOM, CacheSink, FrameSink, disk_errors
 from bridges.standalone.scene import After, Scene
 from bridges.standalone.versions import code_versions, resident_bytes
 from loki_core.errors import (
@@ -55,7 +55,8 @@ CHECKPOINT_SHARE = 0.04
 UNCHECKED_SECONDS = 20.0
 
 
-def _digest(document: dict[str, Any]) -> str:
+def document_digest(document: dict[str, Any]) -> str:
+    """Return a hash of a plain document, the same for the same content."""
     return sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
@@ -182,10 +183,10 @@ class Runner:
         self.setup = setup
         self.inputs = inputs
         self.document = setup.to_document() if document is None else document
-        described = setup.digest() if document is None else _digest(document)
+        described = setup.digest() if document is None else document_digest(document)
         self.input_digests = input_digests(inputs, setup.settings.start_frame)
         #: Of setup and inputs: what makes two runs the same simulation.
-        self.digest = _digest({"setup": described, "inputs": self.input_digests})
+        self.digest = document_digest({"setup": described, "inputs": self.input_digests})
         self._after = after
 
     def cancel(self) -> None:
@@ -455,10 +456,18 @@ class Runner:
             return
         message: Event = {"event": event, **values}
         if self._log is not None:
-            self._log.write(json.dumps(message, allow_nan=False) + "\n")
-            self._log.flush()
+            self._write_log(json.dumps(message, allow_nan=False) + "\n")
         if self._listener is not None:
             self._listener(message)
+
+    def _write_log(self, line: str) -> None:
+        try:
+            self._log.write(line)
+            self._log.flush()
+        except OSError as error:
+            if error.errno not in NO_ROOM:
+                raise
+            # the log is the least of it: the next frame finds the disk full and says so
 
     def _tell_start(self, solver: Solver, resumed: Resumed | None) -> None:
         self._tell(

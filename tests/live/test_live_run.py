@@ -1,0 +1,235 @@
+"""Runs through a real server and a real solver process, compared with the Solver itself."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bridges.live.client import Client, Refused, Run, RunFailed
+from bridges.standalone.runner import Runner
+from loki_core.data.points import Points
+from loki_core.errors import Cancelled
+from loki_core.parallel.comm import SERIAL
+from loki_core.pipeline.solver import Solver
+from loki_graph import Graph
+from loki_graph.nodes.host_input import HostInput
+from loki_graph.nodes.output import Output
+from serialization.frame_cache import FrameCacheReader
+from tests.live.live_scenes import (
+    OBJECT,
+    ServerProcess,
+    assert_same_files,
+    assert_same_particles,
+    seeds,
+    sparks,
+)
+
+WAIT = 120.0  # for a sign of life: the first run on a machine compiles kernels
+
+
+def echo_graph() -> Graph:
+    return Graph(
+        "echo",
+        nodes={"in": HostInput(stream="points"), "out": Output(stream="points")},
+        connections=[("in.out", "out.in")],
+    )
+
+
+def moving(frame: int) -> Points:
+    points = seeds(5000)
+    points.positions[:, 0] += 0.1 * frame
+    return points
+
+
+def wait_for(run: Run, kind: str, **content: object) -> dict[str, object]:
+    while True:
+        event = run.next_event(WAIT)
+        if event.kind == kind and content.items() <= event.content.items():
+            return event.content
+        assert event.kind != "end", (event, run.message)
+
+
+def test_a_live_run_gives_the_frames_of_the_runner_and_of_the_solver(
+    client: Client, server: ServerProcess, tmp_path: Path
+) -> None:
+    run = client.submit(sparks(), {"seeds": seeds()}, run="same", frames="6", threads=1)
+    frames = {frame.number: frame[OBJECT] for frame in run.frames(WAIT)}
+    assert list(frames) == [1, 2, 3, 4, 5, 6] and run.state == "finished"
+    Runner(
+        sparks(), {"seeds": seeds()}, output=tmp_path / "cache", frames=(1, 6), comm=SERIAL
+    ).run()
+    assert_same_files(tmp_path / "cache", server.root / "same" / "cache")
+    solver = Solver(sparks(), {"seeds": seeds()}, comm=SERIAL)
+    for number, stream in frames.items():
+        if number > 1:
+            solver.advance_frame()
+        assert_same_particles(solver.outputs()[OBJECT], stream)
+
+
+def test_frames_that_are_not_kept_are_the_same_and_leave_no_file(
+    client: Client, server: ServerProcess
+) -> None:
+    run = client.submit(
+        sparks(), {"seeds": seeds()}, run="preview", frames="6", keep_frames=False, credit=1
+    )
+    kept = FrameCacheReader(server.root / "same" / "cache")
+    numbers = []
+    for frame in run.frames(WAIT):
+        numbers.append(frame.number)
+        assert_same_particles(frame[OBJECT], kept.read(frame.number, OBJECT))
+    assert numbers == [1, 2, 3, 4, 5, 6]
+    assert not list((server.root / "preview").rglob("*.loki"))
+
+
+@pytest.mark.parametrize("keep_frames", [True, False])
+def test_inputs_that_are_functions_are_asked_frame_by_frame(
+    client: Client, keep_frames: bool
+) -> None:
+    asked = []
+
+    def host(frame: int) -> Points:
+        asked.append(frame)
+        return moving(frame)
+
+    run = client.submit(
+        echo_graph(), {"points": host}, run=f"echo{keep_frames}", frames="12",
+        keep_frames=keep_frames,
+    )  # fmt: skip
+    for frame in run.frames(WAIT):
+        expected = moving(frame.number)
+        assert np.array_equal(frame["points"].positions, expected.positions)
+        heat = expected.channels["point"]["heat"]
+        assert np.array_equal(frame["points"].channels["point"]["heat"], heat)
+    assert asked == list(range(1, 13))  # each once, and none beyond the last
+
+
+def test_an_array_that_stays_the_same_travels_no_more(client: Client) -> None:
+    run = client.submit(
+        echo_graph(), run="reduced", animated=["points"], frames="5", keep_frames=False
+    )
+    sizes = []
+    post = client._wire.post
+
+    def noted(kind, content, payload, key):
+        sizes.append(sum(memoryview(part).nbytes for part in payload))
+        post(kind, content, payload, key)
+
+    client._wire.post = noted  # type: ignore[method-assign]
+    for frame in range(1, 6):
+        run.send_input("points", moving(frame), frame)
+    for frame in run.frames(WAIT):
+        expected = moving(frame.number)
+        assert np.array_equal(frame["points"].positions, expected.positions)
+        heat = expected.channels["point"]["heat"]
+        assert np.array_equal(frame["points"].channels["point"]["heat"], heat)
+    # known from the third time on: the first sight is a sample, the second the whole
+    assert max(sizes[2:]) < 0.8 * sizes[0]
+
+
+def test_the_host_may_fill_its_arrays_again_at_once(client: Client) -> None:
+    run = client.submit(
+        echo_graph(), run="aliased", animated=["points"], frames="4", keep_frames=False
+    )
+    mine = moving(0)
+    for frame in range(1, 5):
+        mine.positions[:] = frame
+        run.send_input("points", mine, frame)
+    for frame in run.frames(WAIT):
+        assert np.all(frame["points"].positions == frame.number)
+
+
+def test_a_run_pauses_changes_its_parameters_and_goes_on(
+    client: Client, server: ServerProcess
+) -> None:
+    run = client.submit(sparks(), {"seeds": seeds()}, run="changed", frames="200")
+    wait_for(run, "frame", frame=3)
+    run.pause()
+    wait_for(run, "state", state="paused")
+    run.set("GravityForce.acceleration=0 9.81 0")
+    run.checkpoint()
+    run.resume()
+    changed = wait_for(run, "changed")["frame"]
+    wait_for(run, "checkpoint", frame=changed)
+    wait_for(run, "frame", frame=changed + 2)
+    run.cancel()
+    with pytest.raises(Cancelled):
+        run.wait(WAIT)
+    cache = FrameCacheReader(server.root / "changed" / "cache")
+    last = cache.frames()[-1]
+    assert last > changed
+    solver = Solver(sparks(), {"seeds": seeds()}, comm=SERIAL)
+    solver.run(changed - 1)
+    other = Solver(
+        sparks().set("GravityForce.acceleration", "0 9.81 0"), {"seeds": seeds()}, comm=SERIAL
+    )
+    other.restore(solver.state())
+    other.run(last - changed)
+    assert_same_particles(other.outputs()[OBJECT], cache.read(last, OBJECT))
+
+
+def test_a_cancelled_run_is_taken_up_and_nothing_comes_twice(
+    client: Client, server: ServerProcess
+) -> None:
+    run = client.submit(sparks(), {"seeds": seeds()}, run="again", frames="40", credit=3)
+    numbers = []
+    for frame in run.frames(WAIT):
+        numbers.append(frame.number)
+        if frame.number == 4:
+            run.cancel()
+            break
+    with pytest.raises(Cancelled):
+        numbers += [frame.number for frame in run.frames(WAIT)]
+    reached = numbers[-1]
+    run.resume(frames=str(reached + 4))
+    run.detach()
+    with Client(server.endpoint, name="another") as other:
+        attached = other.attach("again", after=reached)
+        numbers += [frame.number for frame in attached.frames(WAIT)]
+    assert numbers == list(range(1, reached + 5))
+    with pytest.raises(Refused, match="there is a run"):
+        client.submit(sparks(), {"seeds": seeds()}, run="again")
+    client.remove("again")
+    assert not (server.root / "again").exists()
+
+
+def test_only_the_manifest_is_sent_if_that_is_asked_for(client: Client) -> None:
+    run = client.submit(
+        sparks(), {"seeds": seeds()}, run="manifest", frames="3", results="manifest"
+    )
+    for frame in run.frames(WAIT):
+        assert frame.nbytes == 0 and frame.objects == [OBJECT]
+        assert frame[OBJECT].point_count == 400 or frame.number > 1
+
+
+def test_what_cannot_be_run_is_refused_at_once_and_what_fails_says_why(client: Client) -> None:
+    inputs = {"seeds": seeds()}
+    with pytest.raises(Refused, match='run option "rank" is unknown; did you mean "ranks"'):
+        client.submit(sparks(), inputs, run="bad", rank=2)
+    with pytest.raises(Refused, match=r"run name '\.\./out'"):
+        client.submit(sparks(), inputs, run="../out")
+    broken = seeds()
+    broken.positions[3] = np.nan
+    run = client.submit(sparks(), {"seeds": broken}, run="nan", frames="3")
+    with pytest.raises(RunFailed, match=r'input "seeds".*nan'):
+        run.wait(WAIT)
+    run = client.submit(sparks(), {"seeds": seeds()}, run="fine", frames="2")
+    with pytest.raises(Refused, match=r"GravityForce has no parameter"):
+        run.set("GravityForce.acelleration=0 0 0")
+    run.wait(WAIT)
+
+
+def test_more_runs_than_places_wait_for_their_turn(client: Client) -> None:
+    runs = [
+        client.submit(sparks(), {"seeds": seeds()}, run=f"queue{n}", frames="3") for n in range(3)
+    ]
+    time.sleep(0.3)
+    states = {one["run"]: one["state"] for one in client.status()["runs"]}
+    assert states["queue2"] == "queued"
+    for run in runs:
+        run.wait(WAIT)
+    shown = client.status("queue2")["runs"][0]
+    assert shown["state"] == "finished" and shown["progress"]["frame"] == 3
+    assert shown["statistics"]["ranks"][0]["memory"] > 1e7
