@@ -24,7 +24,7 @@ from bridges.live.sockets import Credentials, Guard, new_key_pair, public_key_of
 from loki_core.errors import InputError
 
 TOKEN_BYTES = 32
-_KEY = re.compile(r"[!-~]{40}")
+_KEY = re.compile(r"[0-9a-f]{64}")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
@@ -140,7 +140,7 @@ class KeyFolder:
             write_secret(path, new_key_pair()[1])
         key = read_secret(path)
         if not _KEY.fullmatch(key):
-            raise InputError(f"{path} holds no key of 40 letters")
+            raise InputError(f"{path} holds no key of 64 hexadecimal digits")
         return key
 
     def public_key(self, name: str) -> str:
@@ -152,7 +152,7 @@ class KeyFolder:
         if not _USER.fullmatch(name):
             raise InputError(f'user "{name[:80]}": expected letters, digits, . _ @ or -')
         if not _KEY.fullmatch(public_key):
-            raise InputError("a public key has 40 letters; `wtloki keys show` prints it")
+            raise InputError("a public key has 64 hexadecimal digits; `wtloki keys show` prints it")
         folder = owner_only_folder(self.folder / "users")
         (folder / f"{name}.pub").write_text(public_key + "\n", encoding="ascii")
 
@@ -177,7 +177,9 @@ class KeyFolder:
     def trust_server(self, endpoint: str, public_key: str) -> None:
         """Remember the public key of a server."""
         if not _KEY.fullmatch(public_key):
-            raise InputError("a public key has 40 letters; `wtloki keys show --server` prints it")
+            raise InputError(
+                "a public key has 64 hexadecimal digits; `wtloki keys show --server` prints it"
+            )
         known = self._servers()
         known[endpoint] = public_key
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

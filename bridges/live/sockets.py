@@ -61,15 +61,15 @@ def new_context() -> Context:
 
 
 def new_key_pair() -> tuple[str, str]:
-    """Return a new public and secret key as text."""
-    public, secret = zmq.curve_keypair()
-    return public.decode("ascii"), secret.decode("ascii")
+    """Return a new public and secret key as hexadecimal text, which shells leave alone."""
+    public, secret = (zmq.utils.z85.decode(key).hex() for key in zmq.curve_keypair())
+    return public, secret
 
 
 def public_key_of(secret_key: str) -> str:
     """Return the public key that belongs to a secret one."""
-    public: bytes = zmq.curve_public(secret_key.encode("ascii"))
-    return public.decode("ascii")
+    public = zmq.curve_public(zmq.utils.z85.encode(bytes.fromhex(secret_key)))
+    return zmq.utils.z85.decode(public).hex()
 
 
 def listen(
@@ -82,7 +82,7 @@ def listen(
     socket.router_handover = True
     if guard is not None and guard.users is not None:
         socket.curve_server = True
-        socket.curve_secretkey = guard.secret_key.encode("ascii")
+        socket.curve_secretkey = bytes.fromhex(guard.secret_key)
         socket.zap_domain = b"loki"
     elif guard is not None:
         socket.plain_server = True
@@ -106,9 +106,9 @@ def connect(
     if identity:
         socket.routing_id = identity
     if credentials is not None and credentials.server_key:
-        socket.curve_serverkey = credentials.server_key.encode("ascii")
-        socket.curve_publickey = credentials.public_key.encode("ascii")
-        socket.curve_secretkey = credentials.secret_key.encode("ascii")
+        socket.curve_serverkey = bytes.fromhex(credentials.server_key)
+        socket.curve_publickey = bytes.fromhex(credentials.public_key)
+        socket.curve_secretkey = bytes.fromhex(credentials.secret_key)
     elif credentials is not None:
         socket.plain_username = b"loki"
         socket.plain_password = credentials.token.encode("ascii")
@@ -227,8 +227,7 @@ class Doorkeeper:
 
     def _user(self, mechanism: bytes, shown: list[bytes]) -> str | None:
         if mechanism == b"CURVE" and self._guard.users is not None and len(shown) == 1:
-            key = zmq.utils.z85.encode(shown[0]).decode("ascii")
-            return self._guard.users().get(key)
+            return self._guard.users().get(shown[0].hex())
         if mechanism == b"PLAIN" and self._guard.token and len(shown) == 2:
             same = hmac.compare_digest(shown[1], self._guard.token.encode("ascii"))
             return "token" if same else None

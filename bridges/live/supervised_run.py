@@ -108,7 +108,7 @@ class SupervisedRun:
         self._has_link = False
         self._stop_as: tuple[str, str] | None = None  # the state that a stop on request leads to
         self._keep_state = False  # while the server itself ends
-        self._said: dict[str, Any] | None = None  # the worker's last word
+        self._has_said_why = False  # whether the worker has told how it ends
         self._pending: list[list[str]] = []  # changes that the worker has not made yet
         self._wants_pause = False
         self._crashes = 0
@@ -286,7 +286,8 @@ class SupervisedRun:
             THREADS: str(threads),
         }
         words = ["-m", "bridges.live.worker", str(self.folder.path)]
-        self._said, self._has_link, self._stop_as = None, False, None
+        self._has_said_why = self._has_link = False
+        self._stop_as = None
         self._tasks, self._last_task = -1, now
         try:
             command = job_command(self.record.ranks, words)
@@ -346,9 +347,9 @@ class SupervisedRun:
         self.inputs.worker_ended()
         self.delivery.clear_results()
         self._has_link = False
-        if self.has_ended or self._keep_state:
-            return  # the worker said so before it ended
-        said = self._said or self._error_in_log()
+        if self._has_said_why or self._keep_state:
+            return  # the state was set then, and may be another by now
+        said = self._error_in_log()
         if said is not None:
             self._fail(said)
         elif self._stop_as is not None:  # it was killed while it was stopping
@@ -430,8 +431,8 @@ class SupervisedRun:
         elif message.type == "result":
             self.delivery.add_result(Result(**content))
         elif message.type == "failed":
-            self._said = dict(content)
-            self._fail(self._said)
+            self._has_said_why = True
+            self._fail(dict(content))
         return []
 
     def _greet(self) -> list[Taken]:
@@ -467,6 +468,7 @@ class SupervisedRun:
         elif kind == "changed":
             self._note_change(event)
         self.tell(event)
+        self._has_said_why |= kind in ("finished", "cancelled")
         if kind == "finished":
             self.set_state("finished")
         elif kind == "cancelled" and not self._keep_state:

@@ -30,6 +30,7 @@ COMMANDS = {
     "serve": ("serve_command", "Serve hosts: run what they submit, and keep it running."),
     "submit": ("submit_command", "Run as a batch job of Slurm, or of another batch system."),
     "top": ("top_command", "Show what the runs of a server do, and what they use."),
+    "keys": ("keys_command", "Say who may connect to a server from another machine."),
     "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
     "preview": ("preview_command", "Render a picture of a cached frame."),
     "example": ("example_command", "Run a scene of the gallery."),

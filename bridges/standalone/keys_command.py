@@ -1,0 +1,91 @@
+"""`wtloki keys`: who may connect to a server from another machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from bridges.standalone.options import print_json
+
+if TYPE_CHECKING:
+    from bridges.live.security import KeyFolder
+
+
+@click.group("keys")
+@click.option("--folder", type=click.Path(), help="Folder of the keys; the user's settings.")
+@click.pass_context
+def command(ctx: click.Context, folder: str | None) -> None:
+    """Make and exchange keys: a server knows its users, and users know their server.
+
+    \b
+    On the server's machine:   wtloki keys show --server        give this key to the users
+                               wtloki keys add anna KEY         let anna in
+                               wtloki serve --listen tcp://*:5800 --keys FOLDER
+    On anna's machine:         wtloki keys show                 give this key to the server's owner
+                               wtloki keys trust tcp://host:5800 KEY
+    """
+    from bridges.live.security import KeyFolder, settings_folder
+
+    ctx.obj = KeyFolder(Path(folder) if folder else settings_folder())
+
+
+@command.command("show")
+@click.option("--server", is_flag=True, help="The key of a server on this machine.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@click.pass_obj
+def show(keys: KeyFolder, *, server: bool, as_json: bool) -> None:
+    """Print the public key of this user, or of the server here; make it if it is new."""
+    name = "server" if server else "client"
+    keys.own_key(name, make=True)
+    public = keys.public_key(name)
+    if as_json:
+        print_json({"key": public, "folder": str(keys.folder)})
+    else:
+        click.echo(public)
+
+
+@command.command("add")
+@click.argument("name")
+@click.argument("key")
+@click.pass_obj
+def add(keys: KeyFolder, name: str, key: str) -> None:
+    """Let a user in, by the public key that `wtloki keys show` prints there."""
+    keys.add_user(name, key)
+    click.echo(f"{name} may connect from now on")
+
+
+@command.command("remove")
+@click.argument("name")
+@click.pass_obj
+def remove(keys: KeyFolder, name: str) -> None:
+    """Shut a user out, from the next connection on."""
+    keys.remove_user(name)
+    click.echo(f"{name} cannot connect any more; connections that are open stay until they end")
+
+
+@command.command("list")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@click.pass_obj
+def show_list(keys: KeyFolder, *, as_json: bool) -> None:
+    """List the users that a server here lets in."""
+    users = {name: key for key, name in keys.users().items()}
+    if as_json:
+        print_json({"users": users, "folder": str(keys.folder)})
+        return
+    for name, key in users.items():
+        click.echo(f"{name}  {key}")
+
+
+@command.command("trust")
+@click.argument("endpoint")
+@click.argument("key")
+@click.pass_obj
+def trust(keys: KeyFolder, endpoint: str, key: str) -> None:
+    """Remember the public key of a server, so that no other can take its place."""
+    from bridges.live.security import check_endpoint
+
+    check_endpoint(endpoint)
+    keys.trust_server(endpoint, key)
+    click.echo(f"connections to {endpoint} need that key from now on")
