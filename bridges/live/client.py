@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
+from bridges.live.buffer_pool import BufferPool
 from bridges.live.local_server import default_root, ensure_server
 from bridges.live.protocol import Message
 from bridges.live.scene_document import document_to_send
@@ -56,7 +55,7 @@ class RunFailed(LokiError):
 class Frame:
     """A frame of a run. Its arrays are views of what was received, so they are read-only.
 
-    It counts against the credit until the next event of its run is asked for, or `release`.
+    It counts against the credit until the next event of its run has come, or `release`.
     """
 
     def __init__(self, run: Run, message: Message) -> None:
@@ -112,38 +111,7 @@ class _Flight(NamedTuple):
     name: str
     frame: int | None
     size: int
-    buffers: list[bytearray]
-    kept: list[Any]
-
-
-class _BufferPool:
-    """Memory that inputs are copied to while they are on their way, used again and again."""
-
-    def __init__(self) -> None:
-        self._free: list[bytearray] = []
-
-    def copied(self, parts: Sequence[Any]) -> tuple[list[bytearray], list[Any]]:
-        """Return buffers, and the parts as copies in them."""
-        buffers: list[bytearray] = []
-        copies: list[Any] = []
-        for part in parts:
-            view = memoryview(part).cast("B")
-            if view.nbytes == 0:
-                copies.append(b"")
-                continue
-            fitting = [one for one in self._free if view.nbytes <= len(one) <= 2 * view.nbytes]
-            buffer = min(fitting, key=len) if fitting else bytearray(view.nbytes)
-            if fitting:
-                self._free = [one for one in self._free if one is not buffer]
-            copy = memoryview(buffer)[: view.nbytes]
-            np.copyto(np.frombuffer(copy, np.uint8), np.frombuffer(view, np.uint8))
-            buffers.append(buffer)
-            copies.append(copy)
-        return buffers, copies
-
-    def give_back(self, buffers: list[bytearray]) -> None:
-        """Take buffers back whose content has arrived."""
-        self._free = [*self._free, *buffers][-64:]
+    parts: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -177,7 +145,7 @@ class Run:
         self._next_input: int | None = None
         self._final_frame: int | None = None
         self._in_flight: dict[int, _Flight] = {}
-        self._pool = _BufferPool()
+        self._pool = BufferPool()
         self._room = threading.Condition()
         self._attached = True
 
@@ -201,9 +169,8 @@ class Run:
         Raises:
             TimeoutError: None came in time.
         """
-        if self._held is not None:
-            self._held.release()
-            self._held = None
+        if self._held is not None and self.credit == 1:
+            self._held.release()  # nothing else would make room for the next one
         end = None if timeout is None else time.monotonic() + timeout
         while True:
             self._feed()
@@ -214,6 +181,8 @@ class Run:
                 if end is not None and time.monotonic() >= end:
                     raise TimeoutError(f"run {self.name}: no event within {timeout} s") from None
                 continue
+            if self._held is not None:
+                self._held.release()  # only now: the caller has had it in a variable so far
             self._held = event.frame
             if event.kind == "need":
                 self._feed(event.content["frame"])
@@ -288,17 +257,15 @@ class Run:
     def _post_input(self, name: str, frame: int | None, parts: Sequence[Any]) -> None:
         version = next(self._versions)
         base, reused = None, None
-        buffers: list[bytearray] = []
         if frame is not None:
             parts, base, reused = self._sent.reduce(name, parts, version)
-            buffers, parts = self._pool.copied(parts)
+            parts = self._pool.copied(parts)
         content = {
             "run": self.name, "name": name, "frame": frame, "version": version, "base": base,
             "reused": reused or None,
         }  # fmt: skip
         size = sum(memoryview(part).nbytes for part in parts)
-        kept = list(parts) if frame is None else []
-        self._in_flight[version] = _Flight(name, frame, size, buffers, kept)
+        self._in_flight[version] = _Flight(name, frame, size, parts)
         self._client._wire.post("input", content, parts, (self.name, version))
 
     def set(self, *changes: str) -> None:
@@ -382,8 +349,6 @@ class Run:
     def _input_taken(self, version: int) -> _Flight | None:
         with self._room:
             flight = self._in_flight.pop(version, None)
-            if flight is not None:
-                self._pool.give_back(flight.buffers)
             self._room.notify_all()
         return flight
 
@@ -409,9 +374,8 @@ class Run:
             self._next_input = None  # what the solver lacks it asks for again
             lost, self._in_flight = self._in_flight, {}
             for flight in lost.values():
-                self._pool.give_back(flight.buffers)
                 if flight.frame is None:
-                    self._post_input(flight.name, None, flight.kept)
+                    self._post_input(flight.name, None, flight.parts)
             self._room.notify_all()
         self._client._wire.tell(
             "attach", {"run": self.name, "after": self.last_frame, "credit": self.credit}

@@ -102,6 +102,11 @@ class Delivery:
         self._leaving.clear()
 
     @property
+    def has_results(self) -> bool:
+        """Whether frames in shared memory wait for somebody."""
+        return bool(self._results)
+
+    @property
     def is_sending(self) -> bool:
         """Whether shared memory waits to be free."""
         return bool(self._leaving)

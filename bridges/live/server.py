@@ -599,6 +599,7 @@ class Server:
             raise ProtocolError("busy", f"run {run.record.name} is just ending; try again")
         del self.runs[run.record.name]
         run.folder.remove()
+        shutil.rmtree(self._shared / run.record.name, ignore_errors=True)
 
     def _status(self, session: Session, message: Message) -> dict[str, Any]:
         wanted = message.content["run"]

@@ -14,6 +14,7 @@ import json
 import logging
 import os
 import secrets
+import shutil
 import subprocess
 import time
 from collections import deque
@@ -208,10 +209,13 @@ class SupervisedRun:
         if self.has_ended:
             return
         self._stop_as = (state, message)
-        if not self.is_active:
-            self.set_state(state, message)
-        else:
+        if self._has_link:
             self._order("cancel")
+            return
+        if self._tree is not None:  # it has not begun, so nothing is lost
+            self._tree.kill()
+            self._has_said_why = True
+        self.set_state(state, message)
 
     def pause(self) -> None:
         """Hold the run at the end of its frame."""
@@ -311,6 +315,8 @@ class SupervisedRun:
         """See whether the worker still runs, and what it uses."""
         if not self._is_written:
             self._write_record()
+        if not (self.is_active or self.delivery.has_results or self.delivery.is_sending):
+            shutil.rmtree(self._segments, ignore_errors=True)
         if self._process is None or self._tree is None:
             return
         if self._process.poll() is None:
@@ -345,8 +351,9 @@ class SupervisedRun:
         self._process = self._tree = None
         self.memory = 0
         self.inputs.worker_ended()
-        self.delivery.clear_results()
         self._has_link = False
+        if self.state != "finished":
+            self.delivery.clear_results()
         if self._has_said_why or self._keep_state:
             return  # the state was set then, and may be another by now
         said = self._error_in_log()

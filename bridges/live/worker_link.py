@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from bridges.live.buffer_pool import BufferPool
 from bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
@@ -79,6 +80,7 @@ class WorkerLink:
         self._closing = False
         self._on_cancel = on_cancel
         self._folder = folder
+        self._pool = BufferPool()
         self._reader = SegmentReader(segments / "in")
         self._writer = SegmentWriter(segments / "out", RESULT_SEGMENTS)
         #: Returns how many Tasks were begun, and the label of the last.
@@ -124,7 +126,7 @@ class WorkerLink:
         )  # fmt: skip
         return True
 
-    def input_parts(self, name: str, frame: int | None) -> list[bytes | memoryview] | None:
+    def input_parts(self, name: str, frame: int | None) -> list[Any] | None:
         """Return an input when it has come; None when the run is to stop instead."""
         key = (name, frame)
         with self._changed:
@@ -136,11 +138,11 @@ class WorkerLink:
                 return None
             given = self._given.pop(key)
         if given["segment"] is None:
-            parts: list[bytes | memoryview] = list(read_parts(self._folder / given["file"]))
+            parts: list[Any] = list(read_parts(self._folder / given["file"]))
             self._post("consumed", name=name, frame=frame)
             return parts
         # the segment is filled again soon, so what it holds is copied
-        parts = [bytes(part) for part in self._reader.parts(given["segment"], given["sizes"])]
+        parts = self._pool.copied(self._reader.parts(given["segment"], given["sizes"]))
         self._post("consumed", name=name, frame=frame, segment=given["segment"])
         return parts
 

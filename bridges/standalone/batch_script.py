@@ -139,9 +139,9 @@ _SCRIPT = """\
 #!/bin/bash
 {lines}
 
-# mpiexec starts one process on each node through srun, which must have all cores of the job there
-# and not wait for what ran before it.
-export SLURM_CPU_BIND=none SLURM_OVERLAP=1
+# mpiexec starts one process on each node through srun: with all cores of the job there, without
+# Slurm's own MPI, and without waiting for what ran before it.
+export SLURM_CPU_BIND=none SLURM_MPI_TYPE=none SLURM_OVERLAP=1
 
 stopped=0
 stop() {{
