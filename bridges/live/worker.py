@@ -80,8 +80,11 @@ class LiveRun:
         self.streams = inputs.collect(self.record.inputs, self.record.animated)
         options = self.record.options
         sink: FrameSink = StreamSink(self.comm, self.link)
+        # all ranks do as rank 0 finds it: a file may be seen late on another machine
+        begun = (self.folder.cache / "manifest.json").exists()
+        begun = bool(self.comm.broadcast(bytes([begun and options.keep_frames]))[0])
         if options.keep_frames:
-            sink = CacheSink(self.folder.cache, self.comm, resume=True)
+            sink = CacheSink(self.folder.cache, self.comm, resume=begun)
         if not has_solver(self.scene):
             assert isinstance(self.scene, Graph)
             GraphRun(self, self.scene, sink).run()
@@ -94,7 +97,7 @@ class LiveRun:
             frames=frame_range(options.frames, scene.setup, suggested=scene.frame_count),
             checkpoint_every=options.checkpoint_every if options.keep_frames else 0,
             keep_checkpoints=options.keep_checkpoints,
-            resume=options.keep_frames,
+            resume=begun,
             threads=int(os.environ[THREADS]),
             comm=self.comm,
             listener=None if self.link is None else self.link.tell,
@@ -104,8 +107,8 @@ class LiveRun:
             conductor=self,
         )
         if self.link is not None:
-            runner = self.runner
-            self.link.progress = lambda: (runner.task_count, runner.task_label)
+            report = self.runner.report
+            self.link.progress = lambda: (report.task_count, report.task_label)
         if self._cancelled:
             self.runner.cancel()
         self.runner.run()

@@ -15,44 +15,25 @@ from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
-import numpy as np
-
-from bridges.standalone.events import Event, Listener
+from bridges.standalone.checkpoint_trail import CheckpointTrail, Resumed
+from bridges.standalone.events import Listener
 from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.frame_sinks import NO_ROOM, CacheSink, FrameSink, disk_errors
+from bridges.standalone.frame_sinks import CacheSink, FrameSink
+from bridges.standalone.run_report import RunReport
 from bridges.standalone.scene import After, Scene
-from bridges.standalone.versions import code_versions, resident_bytes
-from loki_core.errors import (
-    Cancelled,
-    DiskFullError,
-    DivergenceError,
-    InputError,
-    LokiError,
-)
-from loki_core.kernels.jit import cache_directory, compiled_kernels, thread_count
+from bridges.standalone.versions import code_versions
+from loki_core.errors import Cancelled, DiskFullError, DivergenceError, InputError
+from loki_core.kernels.jit import compiled_kernels, thread_count
 from loki_core.parallel.comm import Communicator, world
-from loki_core.pipeline.repartition import state_for_rank
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
-from serialization.checkpoint_file import (
-    commit_checkpoint,
-    latest_checkpoint,
-    open_checkpoint,
-    write_rank_state,
-)
 from serialization.codec import pack_parts
 from serialization.frame_cache import Manifest
 
 UNITS = {"length": "m", "mass": "kg", "time": "s", "temperature": "K", "up": "+y"}
-LOG_NAME = "log.jsonl"
-_RECENT_FRAMES = 8  # that the time left is estimated from
-#: Where nobody says how often, checkpoints take at most this part of the time of a run,
-CHECKPOINT_SHARE = 0.04
-#: and runs that are shorter than this have none [s].
-UNCHECKED_SECONDS = 20.0
 
 
 def document_digest(document: dict[str, Any]) -> str:
@@ -67,14 +48,6 @@ def input_digests(inputs: Mapping[str, Any], start_frame: int) -> dict[str, str]
         stream = given(start_frame) if callable(given) else given
         digests[name] = pack_parts(stream).digest if hasattr(stream, "to_document") else ""
     return digests
-
-
-class Resumed(NamedTuple):
-    """Where a run continues: the checkpoint's frame, its hash, and those of its inputs."""
-
-    frame: int
-    setup_hash: str | None
-    inputs: dict[str, str]
 
 
 class Conductor(Protocol):
@@ -141,37 +114,23 @@ class Runner:
     ) -> None:
         self.output = output
         self.first_frame, self.last_frame = frames
-        #: Frames between checkpoints; None is as often as they take little of the time.
-        self.checkpoint_every: int | None = checkpoint_every
-        if checkpoint_every is None and setup.settings.checkpoint_every:
-            self.checkpoint_every = int(setup.settings.checkpoint_every)
-        self.keep_checkpoints = keep_checkpoints
+        every = checkpoint_every
+        if every is None and setup.settings.checkpoint_every:
+            every = int(setup.settings.checkpoint_every)
         self.resume = resume
         self.threads = threads
         self.comm = world() if comm is None else comm
         self.solver: Solver | None = None
+        self.report = RunReport(self.comm, listener)
+        self._trail = CheckpointTrail(
+            output, self.comm, every=every, keep=keep_checkpoints, tell=self.report.tell
+        )
         self._sink: FrameSink = sink or CacheSink(
             output, self.comm, overwrite=overwrite, resume=resume
         )
         self._conductor = conductor
         self._take_scene(setup, inputs, document, after)
-        self._listener = listener
         self._cancelled = False
-        self._last_checkpoint = perf_counter()
-        self._checkpoint_seconds = 0.0
-        self._checkpoint_bytes = 0
-        self._told_seconds = 0.0
-        self._told_bytes = 0
-        #: Tasks that were begun so far, and the last of them: signs of life.
-        self.task_count = 0
-        self.task_label = ""
-        self._warnings_told = 0
-        self._compiling_told = False
-        self._recent: list[float] = []
-        self._timed_frames = 0
-        self._frame_start = 0.0
-        self._substeps_before = 0
-        self._log: Any = None
 
     def _take_scene(
         self,
@@ -208,16 +167,15 @@ class Runner:
                 self._run()
             finally:
                 self._sink.close()
-                if self._log is not None:
-                    self._log.close()
+                self.report.close()
 
     def _run(self) -> None:
         start = perf_counter()
-        resumed = self._find_checkpoint() if self.resume else None
+        resumed = self._trail.find() if self.resume else None
         if self._conductor is not None and resumed is not None:
             self._take_changes(self._conductor.changes_until(resumed.frame))
         self._open_output(resumed)
-        self._tell_first_compilation()
+        self.report.tell_first_compilation()
         solver = self.solver = self._make_solver()
         if not solver.objects:
             reasons = "; ".join(f"{one.path}: {one.reason}" for one in solver.inactive)
@@ -226,14 +184,14 @@ class Runner:
                 "give the streams with --input NAME=PATH"
             )
         if resumed is not None:
-            self._restore(solver, resumed)
-        self._watch_task("ingestion")
+            self._trail.restore(solver, resumed)
+        self.report.watch_task("ingestion")
         self._tell_start(solver, resumed)
         if self._cancelled:
             solver.cancel()
         first_done = solver.frame
         solver = self._advance(solver, wrote_start=resumed is not None)
-        self._tell(
+        self.report.tell(
             "finished",
             frames=max(0, solver.frame - first_done + (resumed is None)),
             seconds=perf_counter() - start,
@@ -244,34 +202,40 @@ class Runner:
     def _make_solver(self) -> Solver:
         solver = Solver(self.setup, self.inputs, comm=self.comm, threads=self.threads)
         solver.observe(Stage.FRAME_END, lambda *_: self._end_frame())
-        solver.observe_tasks(self._watch_task)
+        self.report.take_solver(solver)
         return solver
 
     def _advance(self, solver: Solver, *, wrote_start: bool) -> Solver:
         """Compute all frames; return the Solver, which changes on the way may have replaced."""
-        checkpointed = None
         try:
             if not wrote_start:
                 self._write_frame(solver)
             while solver.frame < self.last_frame:
                 solver = self._follow_orders(solver)
-                self._frame_start = perf_counter()
-                self._substeps_before = solver.timeline.substep - solver.timeline.substeps_of_frame
+                self.report.begin_frame(solver)
                 solver.advance_frame()
-                if self._checkpoint_is_due(solver.frame):
+                done = solver.frame - self.setup.settings.start_frame
+                if self._trail.is_due(done, is_last=solver.frame == self.last_frame):
                     self._write_checkpoint(solver)
-                    checkpointed = solver.frame
         except (Cancelled, DivergenceError) as error:
             solver = self.solver or solver
-            self._tell_warnings(solver)
-            if checkpointed != solver.frame or solver.timeline.elapsed > 0.0:
+            self.report.tell_warnings(solver)
+            if self._trail.frame != solver.frame or solver.timeline.elapsed > 0.0:
                 self._write_checkpoint(solver)
             if isinstance(error, Cancelled):
-                self._tell("cancelled", frame=solver.frame, checkpoint=solver.frame)
+                self.report.tell("cancelled", frame=solver.frame, checkpoint=solver.frame)
             raise
         except DiskFullError as error:
             raise DiskFullError(f"{error}; {self._room_needed(solver)}") from error
         return solver
+
+    def _write_checkpoint(self, solver: Solver) -> None:
+        notes = {
+            "setup_hash": self.digest,
+            "inputs": self.input_digests,
+            "code_versions": code_versions(),
+        }
+        self._trail.write(solver, notes)
 
     def _follow_orders(self, solver: Solver) -> Solver:
         for order in self._conductor.orders(solver.frame) if self._conductor else ():
@@ -286,12 +250,11 @@ class Runner:
         state = solver.state()
         self._take_changes(changes)
         self._sink.change(self._manifest())
-        self._warnings_told = 0
         self.solver = changed = self._make_solver()
         changed.restore(state)
         if self._cancelled:
             changed.cancel()
-        self._tell("changed", frame=changed.frame, changes=changes)
+        self.report.tell("changed", frame=changed.frame, changes=changes)
         return changed
 
     def _take_changes(self, changes: list[str]) -> None:
@@ -300,26 +263,16 @@ class Runner:
             scene = self._conductor.changed_scene(changes)
             self._take_scene(scene.setup, scene.inputs, scene.document, scene.after)
 
-    def _checkpoint_is_due(self, frame: int) -> bool:
-        is_last = frame == self.last_frame
-        if self.checkpoint_every is not None:
-            done = frame - self.setup.settings.start_frame
-            return self.checkpoint_every > 0 and (is_last or done % self.checkpoint_every == 0)
-        waited = perf_counter() - self._last_checkpoint
-        pays = waited > max(UNCHECKED_SECONDS, self._checkpoint_seconds / CHECKPOINT_SHARE)
-        # one clock decides: rank 0's
-        return bool(self.comm.broadcast(bytes([pays]), 0)[0])
-
     def _room_needed(self, solver: Solver) -> str:
         """Say what the rest of the run needs on the disk, from what the last frames took."""
         frame_bytes = getattr(self._sink, "frame_bytes", 0)
         left = self.last_frame - solver.frame + 1
-        needed = left * frame_bytes + self._checkpoint_bytes
+        needed = left * frame_bytes + self._trail.size
         if not needed:
             return "make room, and resume"
         return (
             f"the {left} frames left need about {needed / 1e9:.3g} GB ({frame_bytes / 1e6:.3g} MB "
-            f"a frame, {self._checkpoint_bytes / 1e6:.3g} MB a checkpoint); make room, and resume"
+            f"a frame, {self._trail.size / 1e6:.3g} MB a checkpoint); make room, and resume"
         )
 
     # -- the folder ------------------------------------------------------------------------
@@ -337,8 +290,7 @@ class Runner:
 
     def _open_output(self, resumed: Resumed | None) -> None:
         self._sink.open(self._manifest())
-        if self.comm.rank == 0:
-            self._log = (self.output / LOG_NAME).open("a", encoding="utf-8")
+        self.report.open_log(self.output)
         if resumed is not None and resumed.setup_hash != self.digest:
             other = sorted(
                 name
@@ -346,7 +298,7 @@ class Runner:
                 if self.input_digests.get(name) != resumed.inputs.get(name)
             )
             what = f"inputs {', '.join(other)}" if other else "the Solver Setup"
-            self._tell("warning", message=f"changed since the checkpoint: {what}")
+            self.report.tell("warning", message=f"changed since the checkpoint: {what}")
 
     def _end_frame(self) -> None:
         assert self.solver is not None
@@ -355,22 +307,21 @@ class Runner:
     def _write_frame(self, solver: Solver) -> None:
         """Write the present state as a frame, if it is one of those asked for, and tell it."""
         frame, counts, timeline = solver.frame, solver.counts(), solver.timeline
-        substeps = timeline.substep - self._substeps_before
         if self.first_frame <= frame <= self.last_frame:
             # What depends on the machine stays out: equal runs write equal files.
             statistics = {
                 "counts": counts,
                 "time": timeline.time,
-                "substeps": substeps,
+                "substeps": self.report.substeps(solver),
                 "retries": timeline.retried,
             }
             exchanges = solver.exchanges()
             if exchanges:
                 statistics["exchanges"] = exchanges
             self._sink.write(frame, self._streams(solver), statistics)
-        self._tell_warnings(solver)
-        self._tell_frame(solver, counts, substeps)
-        self._tell_statistics(solver)
+        self.report.tell_warnings(solver)
+        self.report.tell_frame(solver, counts, (self.first_frame, self.last_frame))
+        self.report.tell_statistics(solver)
 
     def _streams(self, solver: Solver) -> dict[str, Any]:
         streams = solver.outputs()
@@ -383,94 +334,8 @@ class Runner:
             )
         return self._after(solver.frame, streams)
 
-    # -- checkpoints -----------------------------------------------------------------------
-
-    def _write_checkpoint(self, solver: Solver) -> None:
-        start = perf_counter()
-        self.comm.barrier()
-        what = f"the checkpoint of frame {solver.frame}"
-        with disk_errors(self.comm, what, self.output):
-            state = solver.state()
-            write_rank_state(self.output, solver.frame, state, rank=self.comm.rank)
-        with disk_errors(self.comm, what, self.output):
-            if self.comm.rank == 0:
-                notes = {
-                    "setup_hash": self.digest,
-                    "inputs": self.input_digests,
-                    "code_versions": code_versions(),
-                }
-                done = commit_checkpoint(
-                    self.output,
-                    solver.frame,
-                    ranks=self.comm.size,
-                    notes=notes,
-                    keep=self.keep_checkpoints,
-                )
-                files = done.folder.glob("rank_*.loki")
-                self._checkpoint_bytes = sum(path.stat().st_size for path in files)
-        self._last_checkpoint = perf_counter()
-        self._checkpoint_seconds = self._last_checkpoint - start
-        if self.comm.rank == 0:
-            seconds = self._checkpoint_seconds
-            self._tell("checkpoint", frame=solver.frame, folder=str(done.folder), seconds=seconds)
-
-    def _find_checkpoint(self) -> Resumed | None:
-        """Let rank 0 find the newest whole checkpoint, and all ranks know it."""
-        error: LokiError | None = None
-        found: dict[str, Any] = {}
-        if self.comm.rank == 0:
-            try:
-                newest = latest_checkpoint(self.output, skip_damaged=True)
-            except LokiError as problem:
-                error = problem
-            else:
-                for reason in newest.skipped if newest is not None else ():
-                    self._tell("warning", message=f"passed over a damaged {reason}")
-                if newest is None:
-                    text = f"{self.output} has no checkpoint; starting from the beginning"
-                    self._tell("warning", message=text)
-                else:
-                    found = {
-                        "frame": newest.frame,
-                        "hash": newest.notes.get("setup_hash"),
-                        "inputs": newest.notes.get("inputs", {}),
-                    }
-        self.comm.raise_together(error)
-        text_of_all = self.comm.broadcast(json.dumps(found).encode(), 0)
-        found = json.loads(text_of_all)
-        return Resumed(found["frame"], found["hash"], found["inputs"]) if found else None
-
-    def _restore(self, solver: Solver, resumed: Resumed) -> None:
-        checkpoint = open_checkpoint(self.output, resumed.frame)
-        if checkpoint.ranks == self.comm.size:
-            state = checkpoint.read(self.comm.rank)
-        else:
-            parts = [checkpoint.read(rank) for rank in range(checkpoint.ranks)]
-            state = state_for_rank(parts, self.comm.rank, self.comm.size)
-        solver.restore(state)
-
-    # -- telling ---------------------------------------------------------------------------
-
-    def _tell(self, event: str, **values: Any) -> None:
-        if self.comm.rank != 0:
-            return
-        message: Event = {"event": event, **values}
-        if self._log is not None:
-            self._write_log(json.dumps(message, allow_nan=False) + "\n")
-        if self._listener is not None:
-            self._listener(message)
-
-    def _write_log(self, line: str) -> None:
-        try:
-            self._log.write(line)
-            self._log.flush()
-        except OSError as error:
-            if error.errno not in NO_ROOM:
-                raise
-            # the log is the least of it: the next frame finds the disk full and says so
-
     def _tell_start(self, solver: Solver, resumed: Resumed | None) -> None:
-        self._tell(
+        self.report.tell(
             "started",
             setup=self.setup.name,
             setup_hash=self.digest,
@@ -483,74 +348,4 @@ class Runner:
             counts=solver.counts() if self.comm.size == 1 else {},
             inactive=[{"path": one.path, "reason": one.reason} for one in solver.inactive],
         )
-        self._tell_warnings(solver)
-
-    def _tell_warnings(self, solver: Solver) -> None:
-        for message in solver.warnings[self._warnings_told :]:
-            self._tell("warning", message=message)
-        self._warnings_told = len(solver.warnings)
-
-    def _tell_frame(self, solver: Solver, counts: dict[str, int], substeps: int) -> None:
-        seconds = left = None
-        if self._frame_start:
-            seconds = perf_counter() - self._frame_start
-            if self._timed_frames == 1:
-                self._recent.clear()  # the first frame compiles kernels, and says little of others
-            self._timed_frames += 1
-            self._recent = [*self._recent[1 - _RECENT_FRAMES :], seconds]
-            mean = sum(self._recent) / len(self._recent)
-            left = mean * (self.last_frame - solver.frame)
-        self._tell(
-            "frame",
-            frame=solver.frame,
-            last=self.last_frame,
-            done=max(0, solver.frame - self.first_frame + 1),
-            seconds=seconds,
-            seconds_left=left,
-            counts=counts,
-            substeps=substeps,
-            retries=solver.timeline.retried,
-        )
-
-    def _tell_statistics(self, solver: Solver) -> None:
-        """Tell what the frame cost: on each rank, and on each Stage of rank 0."""
-        stages: dict[str, float] = {}
-        sent = 0
-        for task in solver.statistics():
-            stages[task["stage"]] = stages.get(task["stage"], 0.0) + task["seconds"]
-            sent += task["bytes_sent"]
-        spent = sum(stages.values())
-        own = np.array([resident_bytes(), spent - self._told_seconds, sent - self._told_bytes])
-        self._told_seconds, self._told_bytes = spent, sent
-        ranks = self.comm.all_gather(own)
-        seconds = [float(one[1]) for one in ranks]
-        mean = sum(seconds) / len(seconds)
-        self._tell(
-            "statistics",
-            frame=solver.frame,
-            ranks=[
-                {"memory": int(one[0]), "seconds": float(one[1]), "bytes_sent": int(one[2])}
-                for one in ranks
-            ],
-            stages={name: value for name, value in stages.items() if value > 0.0},
-            balance=max(seconds) / mean if mean > 0.0 else 1.0,
-        )
-
-    def _tell_first_compilation(self) -> None:
-        folder = cache_directory()
-        if not folder.is_dir() or not any(folder.iterdir()):
-            self._tell_compiling()
-
-    def _watch_task(self, label: str) -> None:
-        self.task_count += 1
-        self.task_label = label
-        if not self._compiling_told and compiled_kernels():
-            self._tell_compiling()
-
-    def _tell_compiling(self) -> None:
-        self._compiling_told = True
-        self._tell(
-            "compiling",
-            message="compiling kernels: this is done once on a machine and takes up to a minute; "
-            f"they are kept in {cache_directory()}",
-        )
+        self.report.tell_warnings(solver)
