@@ -117,8 +117,8 @@ class Delivery:
         self._leaving = [one for one in self._leaving if one[0] not in gone]
         return gone
 
-    def pump(self, *, results: str, is_kept: bool, end_state: str | None) -> None:
-        """Send what can be sent; at the end of a run say so, after its last frame."""
+    def pump(self, *, results: str, is_kept: bool, end: tuple[str, str] | None) -> None:
+        """Send what can be sent; at the end of a run say its state and why, after all frames."""
         if not self._is_awake or not self.attachments:
             return
         self._is_awake = False
@@ -130,12 +130,17 @@ class Delivery:
         else:
             self._pump_results()
         for attachment in self.attachments.values():
-            if end_state is not None and not attachment.ended and not self._is_behind(attachment):
+            if end is not None and not attachment.ended and not self._is_behind(attachment):
                 attachment.ended = True
                 self._send(
                     attachment.session,
                     "end",
-                    {"run": self._folder.name, "state": end_state, "frame": attachment.delivered},
+                    {
+                        "run": self._folder.name,
+                        "state": end[0],
+                        "message": end[1][:100_000],
+                        "frame": attachment.delivered,
+                    },
                 )
 
     def _is_behind(self, attachment: Attachment) -> bool:

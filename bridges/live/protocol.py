@@ -122,7 +122,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "server", "data", payload=True, run=str, frame=int, objects=list, statistics=dict
         ),
         "manifest": _kind("server", "data", run=str, frame=int, folder=str, index=dict),
-        "end": _kind("server", "data", run=str, state=str, frame=_maybe(int)),
+        "end": _kind("server", "data", run=str, state=str, message=str, frame=_maybe(int)),
     }
 )  # fmt: skip
 

@@ -11,23 +11,21 @@ import logging.handlers
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bridges.live.front_desk import DeskSettings, FrontDesk
 from bridges.live.local_server import DISCOVERY
 from bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
-    OLDEST_VERSION,
-    PROTOCOL_VERSION,
     Message,
     ProtocolError,
     message_parts,
     read_document,
     read_message,
-    version_words,
 )
 from bridges.live.run_folder import (
     RunFolder,
@@ -38,21 +36,10 @@ from bridges.live.run_folder import (
 )
 from bridges.live.run_inputs import Taken
 from bridges.live.scene_document import change_scene, checked_changes, parse_scene
-from bridges.live.security import KeyFolder, guard_for, owner_only_folder, socket_folder
+from bridges.live.security import owner_only_folder, socket_folder
 from bridges.live.segments import remove_stale, shared_memory_folder
-from bridges.live.sessions import OWNER, Session, Sessions
-from bridges.live.sockets import (
-    POLLIN,
-    ConnectionWatch,
-    Doorkeeper,
-    Poller,
-    listen,
-    new_context,
-    receive,
-    routing_id,
-    send,
-    user_of,
-)
+from bridges.live.sessions import OWNER, Session
+from bridges.live.sockets import POLLIN, Poller, listen, new_context, receive, routing_id, send
 from bridges.live.supervised_run import JobPolicy, SupervisedRun, taken_up
 from bridges.standalone.folder_lock import FolderLock
 from bridges.standalone.versions import core_count, loki_version, memory_bytes
@@ -62,7 +49,6 @@ from serialization.atomic_file import write_json
 logger = logging.getLogger("loki.live")
 
 SHARED = f"loki-{os.getuid() if hasattr(os, 'getuid') else 0}"
-LOGGED_REFUSALS = 20  # of one connection; after that they are only counted
 HASTE, REST = 1, 50  # waits of the loop [ms]: while memory is on its way out, and otherwise
 
 
@@ -72,29 +58,15 @@ class ServerSettings:
 
     Attributes:
         root: Folder of all runs.
-        listen: A TCP endpoint besides the local one; empty for none.
-        keys: Folder of keys, for clients from other machines.
-        token: File of the token, for TCP on this machine.
         runs_at_once: How many runs compute side by side; more are queued.
         memory_limit: Of all runs together [bytes]; 0 for none.
-        heartbeat: How often a client shows that it is there [s].
-        patience: After how long a silent client counts as gone [s].
-        message_bytes: Largest part of a message, that is: largest array.
-        input_bytes: What a client may have sent that is not taken in yet.
         idle_seconds: End after so long without clients and work; None never.
     """
 
     root: Path
-    listen: str = ""
-    keys: Path | None = None
-    token: Path | None = None
+    desk: DeskSettings = field(default_factory=DeskSettings)
     runs_at_once: int = 1
     memory_limit: int = 0
-    heartbeat: float = 2.0
-    patience: float = 20.0
-    message_bytes: int = 1 << 34
-    input_bytes: int = 1 << 28
-    most_clients: int = 1000
     idle_seconds: float | None = None
     policy: JobPolicy = field(default_factory=JobPolicy)
 
@@ -108,10 +80,10 @@ class Server:
         self.runs: dict[str, SupervisedRun] = {}
         self._stopping = False
         self._stop_at = 0.0
-        self._sessions = Sessions(settings.most_clients)
-        self._refusals: dict[bytes, int] = {}
         self._handlers: dict[str, Callable[[Session, Message], dict[str, Any] | None]] = {
-            "bye": self._bye,
+            "join": self._join,
+            "input": self._input,
+            "bye": lambda s, m: self.desk.end(s),
             "submit": self._submit,
             "attach": self._attach,
             "detach": self._detach,
@@ -163,7 +135,6 @@ class Server:
         return handler
 
     def _open(self) -> None:
-        settings = self.settings
         self._context = new_context()
         sockets = socket_folder(self.root)
         for path in sockets.glob("*.sock"):
@@ -171,21 +142,13 @@ class Server:
         remove_stale(SHARED)
         self._shared = shared_memory_folder() / f"{SHARED}-{sockets.name}-{os.getpid()}"
         owner_only_folder(self._shared)
-        self._sockets: list[tuple[str, Any]] = []  # control or data, and the socket
-        self._watches: list[ConnectionWatch] = []
-        self._data_of: dict[Any, Any] = {}  # the data socket that belongs to a control socket
-        self._data_endpoints: dict[Any, str] = {}
-        self.endpoint = f"ipc://{sockets}/control.sock"
-        self._listen(self.endpoint, f"ipc://{sockets}/data.sock", None)
-        self._doorkeeper: Doorkeeper | None = None
-        self.tcp_endpoint = ""
-        if settings.listen:
-            keys = None if settings.keys is None else KeyFolder(settings.keys)
-            guard = guard_for(settings.listen, keys=keys, token=settings.token)
-            if guard is not None:
-                self._doorkeeper = Doorkeeper(self._context, guard)
-            host = settings.listen.rpartition(":")[0]
-            self.tcp_endpoint = self._listen(settings.listen, f"{host}:*", guard)
+        self.desk = FrontDesk(
+            self._context,
+            sockets,
+            self.settings.desk,
+            on_request=self._answer,
+            on_end=self._session_ended,
+        )
         self._link, self.link_endpoint = listen(
             self._context,
             f"ipc://{sockets}/link.sock",
@@ -194,49 +157,23 @@ class Server:
             guard=None,
         )
         self._poller = Poller()
-        for _, socket in self._sockets:
-            self._poller.register(socket, POLLIN)
         self._poller.register(self._link, POLLIN)
-        if self._doorkeeper is not None:
-            self._poller.register(self._doorkeeper.socket, POLLIN)
-        for watch in self._watches:
-            self._poller.register(watch.socket, POLLIN)
-
-    def _listen(self, control_endpoint: str, data_endpoint: str, guard: Any) -> str:
-        control, endpoint = listen(
-            self._context,
-            control_endpoint,
-            data=False,
-            part_bytes=CONTROL_PART_BYTES,
-            guard=guard,
-        )
-        data, data_at = listen(
-            self._context,
-            data_endpoint,
-            data=True,
-            part_bytes=self.settings.message_bytes,
-            guard=guard,
-        )
-        self._sockets += [("control", control), ("data", data)]
-        self._data_of[control] = data
-        self._data_endpoints[control] = data_at
-        if guard is not None:
-            self._watches += [ConnectionWatch(control, endpoint), ConnectionWatch(data, data_at)]
-        return endpoint
+        self.desk.register(self._poller)
 
     def _publish(self) -> None:
-        document = {"endpoint": self.endpoint, "tcp": self.tcp_endpoint, "pid": os.getpid()}
+        desk = self.desk
+        document = {"endpoint": desk.endpoint, "tcp": desk.tcp_endpoint, "pid": os.getpid()}
         write_json(self.root / DISCOVERY, document)
-        where = f"{self.endpoint} {self.tcp_endpoint}".strip()
+        where = f"{desk.endpoint} {desk.tcp_endpoint}".strip()
         logger.info("serving %s at %s, pid %d", self.root, where, os.getpid())
 
     def _close(self) -> None:
         for run in self.runs.values():
             run.kill()
         (self.root / DISCOVERY).unlink(missing_ok=True)
+        if hasattr(self, "desk"):
+            self.desk.close()
         if hasattr(self, "_context"):
-            for watch in self._watches:
-                watch.close()
             self._context.destroy(linger=500)
             shutil.rmtree(self._shared, ignore_errors=True)
         logger.info("ended")
@@ -258,7 +195,7 @@ class Server:
             record,
             announce=self._announce,
             send_link=self._send_link,
-            send_data=self._send_data,
+            send_data=self.desk.send_data,
             link_endpoint=self.link_endpoint,
             segments=self._shared / record.name,
             policy=self.settings.policy,
@@ -272,14 +209,8 @@ class Server:
         while True:
             hurry = any(run.delivery.is_sending for run in self.runs.values())
             self._poller.poll(HASTE if hurry else REST)
-            if self._doorkeeper is not None:
-                self._doorkeeper.answer()
-            for watch in self._watches:
-                for what in watch.news():
-                    words = "a handshake failed" if what == "failed" else "a connection ended"
-                    logger.info("%s: %s", watch.name, words)
             self._hear_workers()
-            self._hear_clients()
+            self.desk.hear()
             now = time.monotonic()
             for run in list(self.runs.values()):
                 run.free_segments()
@@ -290,7 +221,7 @@ class Server:
                 self._look_after_all(now)
             self._start_runs(now)
             self._deliver()
-            if self._sessions or any(not run.has_ended for run in self.runs.values()):
+            if self.desk.sessions or any(not run.has_ended for run in self.runs.values()):
                 idle_since = now
             idle = self.settings.idle_seconds
             if idle is not None and now - idle_since > idle:
@@ -309,9 +240,7 @@ class Server:
     def _look_after_all(self, now: float) -> None:
         for run in self.runs.values():
             run.look_after(now)
-        for session in self._sessions.silent(since=now - self.settings.patience):
-            logger.warning("client %s is silent; its session ends", session.client)
-            self._end_session(session)
+        self.desk.end_silent(now)
         limit = self.settings.memory_limit
         active = [run for run in self.runs.values() if run.is_active]
         if limit and sum(run.memory for run in active) > limit:
@@ -348,7 +277,7 @@ class Server:
             run.delivery.pump(
                 results=options.results,
                 is_kept=options.keep_frames,
-                end_state=run.state if run.has_ended else None,
+                end=(run.state, run.record.message) if run.has_ended else None,
             )
 
     # -- workers ---------------------------------------------------------------------------------
@@ -371,107 +300,12 @@ class Server:
     def _send_link(self, identity: bytes, message: Message) -> None:
         send(self._link, [identity, *message_parts(message, LINK_KINDS)])
 
-    # -- clients ---------------------------------------------------------------------------------
-
-    def _hear_clients(self) -> None:
-        for name, socket in self._sockets:
-            for _ in range(100):  # then somebody else has a turn
-                parts = receive(socket)
-                if parts is None:
-                    break
-                self._hear_client(name, socket, parts)
-
-    def _hear_client(self, name: str, socket: Any, parts: Sequence[Any]) -> None:
-        route, rest = routing_id(parts)
-        sequence = 0
-        session: Session | None = None
-        try:
-            message = read_message(rest, sender="client", socket=name)
-            sequence = message.sequence
-            user = user_of(parts, OWNER)
-            user = OWNER if user == "token" else user
-            if message.type == "hello":
-                self._hello(socket, route, message, user)
-                return
-            now = time.monotonic()
-            session = self._sessions.check(message, socket=name, route=route, user=user, now=now)
-            if message.type == "ping":
-                self._reply(session, "pong", {}, sequence)
-            elif message.type == "input":
-                self._input(session, message)
-            elif message.type == "join":
-                for run in self.runs.values():
-                    run.delivery.wake()
-            else:
-                result = self._handlers[message.type](session, message)
-                self._reply(session, "done", {"result": result or {}}, sequence)
-        except LokiError as error:
-            self._refuse(name, socket, route, session, sequence, error)
-        except OSError as error:
-            text = f"the server cannot write: {error.strerror or error}"
-            self._refuse(name, socket, route, session, sequence, ProtocolError("no_room", text))
-
-    def _refuse(
-        self,
-        name: str,
-        socket: Any,
-        route: bytes,
-        session: Session | None,
-        sequence: int,
-        error: LokiError,
-    ) -> None:
-        code = error.code if isinstance(error, ProtocolError) else type(error).__name__
-        count = self._refusals[route] = self._refusals.get(route, 0) + 1
-        if count <= LOGGED_REFUSALS:
-            who = "unknown client" if session is None else session.client
-            logger.warning("refused a message of %s on %s: %s: %s", who, name, code, error)
-        if count == LOGGED_REFUSALS:
-            logger.warning("more refused messages of this connection are not logged")
-        if len(self._refusals) > 10_000:
-            self._refusals.clear()
-        kind = "error" if name == "control" else "refused"
-        content = {"code": code, "message": str(error)[:50_000]}
-        if session is not None:
-            session.sent[name] += 1
-        message = Message(
-            kind,
-            content,
-            session.id if session is not None else b"",
-            session.sent[name] if session is not None else 0,
-            sequence,
-        )
-        send(socket, [route, *message_parts(message)])
-
-    def _reply(self, session: Session, kind: str, content: dict[str, Any], to: int) -> None:
-        session.sent["control"] += 1
-        message = Message(kind, content, session.id, session.sent["control"], to)
-        route = session.routes["control"]
-        if send(session.socket, [route, *message_parts(message)]) is None:
-            self._end_session(session)
-
-    def _send_data(
-        self,
-        session_id: bytes,
-        kind: str,
-        content: dict[str, Any],
-        payload: Sequence[Any] = (),
-        *,
-        track: bool = False,
-    ) -> Any:
-        session = self._sessions.find(session_id)
-        route = session.routes.get("data") if session is not None else None
-        if session is None or route is None:
-            return None
-        session.sent["data"] += 1
-        message = Message(kind, content, session.id, session.sent["data"], 0, payload)
-        return send(self._data_of[session.socket], [route, *message_parts(message)], track=track)
-
     def _announce(self, run: SupervisedRun, event: dict[str, Any]) -> None:
         content = {"run": run.record.name, "number": run.event_count, "event": event}
         for session_id in list(run.delivery.attachments):
-            session = self._sessions.find(session_id)
+            session = self.desk.sessions.find(session_id)
             if session is not None:
-                self._reply(session, "event", content, 0)
+                self.desk.reply(session, "event", content, 0)
         if event.get("event") in ("state", "warning", "error"):
             words = event.get("state") or event.get("event")
             logger.info("run %s: %s %s", run.record.name, words, event.get("message", ""))
@@ -480,51 +314,24 @@ class Server:
         content: dict[str, Any] = {"run": run.record.name, "name": taken.name}
         content["frame"] = taken.frame
         content |= {"version": taken.version, "bytes": taken.size}
-        self._send_data(taken.session, "accepted", content)
+        self.desk.send_data(taken.session, "accepted", content)
 
     # -- what clients ask ------------------------------------------------------------------------
 
-    def _hello(self, socket: Any, route: bytes, message: Message, user: str) -> None:
-        versions = [one for one in message.content["versions"] if type(one) is int]
-        if not any(OLDEST_VERSION <= one <= PROTOCOL_VERSION for one in versions):
-            raise ProtocolError("version", version_words(", ".join(map(str, versions)) or "none"))
-        session = self._sessions.open(
-            socket,
-            route,
-            user=user,
-            client=message.content["client"],
-            sequence=message.sequence,
-            now=time.monotonic(),
-        )
-        settings = self.settings
-        content = {
-            "session": session.id,
-            "version": PROTOCOL_VERSION,
-            "server": f"wtloki {loki_version()}",
-            "user": user,
-            "data_endpoint": self._data_endpoints[socket],
-            "heartbeat": settings.heartbeat,
-            "patience": settings.patience,
-            "limits": {
-                "message_bytes": settings.message_bytes,
-                "input_bytes": settings.input_bytes,
-            },
-        }
-        self._reply(session, "welcome", content, message.sequence)
+    def _answer(self, session: Session, message: Message) -> dict[str, Any] | None:
+        return self._handlers[message.type](session, message)
 
-    def _bye(self, session: Session, message: Message) -> None:
-        self._end_session(session)  # the answer still goes out, by the connection that is left
-
-    def _end_session(self, session: Session) -> None:
-        self._sessions.close(session)
-        for route in session.routes.values():
-            self._refusals.pop(route, None)
+    def _session_ended(self, session: Session) -> None:
         for run in self.runs.values():
             if run.delivery.attachments.pop(session.id, None) is None:
                 continue
             options = run.record.options
             if options.when_alone == "stop" and not run.delivery.attachments:
                 run.cancel("stopped", "its last client is gone; resume it")
+
+    def _join(self, session: Session, message: Message) -> None:
+        for run in self.runs.values():
+            run.delivery.wake()  # somebody may be waiting for data since before
 
     def _run_of(self, session: Session, message: Message) -> SupervisedRun:
         name = message.content["run"]
@@ -617,7 +424,7 @@ class Server:
                 "cores": core_count(),
                 "memory": memory_bytes(),
                 "memory_limit": self.settings.memory_limit,
-                "clients": len(self._sessions),
+                "clients": len(self.desk.sessions),
             },
         }
 

@@ -10,12 +10,9 @@ all. What the user or the solver decided (cancelled, an error in the scene) is f
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import secrets
 import shutil
-import subprocess
 import time
 from collections import deque
 from collections.abc import Callable
@@ -24,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from bridges.live.delivery import Delivery, Result
-from bridges.live.process_tree import ProcessTree
 from bridges.live.protocol import Message, ProtocolError
 from bridges.live.run_folder import ENDED, RunFolder, RunOptions, RunRecord
 from bridges.live.run_inputs import RunInputs, Taken
 from bridges.live.segments import SegmentReader
 from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS
+from bridges.live.worker_process import WorkerProcess
 from bridges.standalone.folder_lock import FolderLock
 from bridges.standalone.launch import job_command, job_environment, threads_of_rank
 from loki_core.errors import InputError, LokiError
@@ -37,7 +34,6 @@ from loki_core.errors import InputError, LokiError
 logger = logging.getLogger("loki.live")
 
 KEPT_EVENTS = 500
-LOG_TAIL = 20_000
 #: Errors that a restart may cure, if the user makes room first.
 STOPPED_BY = ("DiskFullError", "MemoryError")
 
@@ -104,8 +100,7 @@ class SupervisedRun:
         self._send_link = send_link
         self._link_endpoint = link_endpoint
         self._segments = segments
-        self._process: subprocess.Popen[bytes] | None = None
-        self._tree: ProcessTree | None = None
+        self._worker: WorkerProcess | None = None
         self._has_link = False
         self._stop_as: tuple[str, str] | None = None  # the state that a stop on request leads to
         self._keep_state = False  # while the server itself ends
@@ -116,7 +111,6 @@ class SupervisedRun:
         self._start_after = 0.0
         self._tasks = -1
         self._last_task = time.monotonic()
-        self._log_start = 0
 
     # -- what the server asks --------------------------------------------------------------------
 
@@ -128,7 +122,7 @@ class SupervisedRun:
     @property
     def is_active(self) -> bool:
         """Whether processes of it run."""
-        return self._process is not None
+        return self._worker is not None
 
     @property
     def has_ended(self) -> bool:
@@ -212,8 +206,8 @@ class SupervisedRun:
         if self._has_link:
             self._order("cancel")
             return
-        if self._tree is not None:  # it has not begun, so nothing is lost
-            self._tree.kill()
+        if self._worker is not None:  # it has not begun, so nothing is lost
+            self._worker.kill()
             self._has_said_why = True
         self.set_state(state, message)
 
@@ -298,17 +292,7 @@ class SupervisedRun:
         except LokiError as error:
             self.set_state("failed", str(error))
             return
-        with self.folder.log.open("ab") as log:
-            self._log_start = log.tell()
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=environment,
-                start_new_session=True,
-            )
-        self._tree = ProcessTree(self._process.pid)
+        self._worker = WorkerProcess(command, environment, self.folder.log)
         self.set_state("starting")
 
     def look_after(self, now: float) -> None:
@@ -317,38 +301,29 @@ class SupervisedRun:
             self._write_record()
         if not (self.is_active or self.delivery.has_results or self.delivery.is_sending):
             shutil.rmtree(self._segments, ignore_errors=True)
-        if self._process is None or self._tree is None:
+        if self._worker is None:
             return
-        if self._process.poll() is None:
-            self._tree.refresh()
-            self.memory = self._tree.resident_bytes()
-            stall = self.policy.stall_seconds
-            if stall and now - self._last_task > stall and self.state == "running":
-                self.tell({"event": "warning", "message": f"no Task began for {stall:g} s"})
-                self._tree.kill()
+        if self._worker.has_exited():
+            self._worker_ended(self._worker, now)
             return
-        self._worker_ended(now)
+        self.memory = self._worker.look()
+        stall = self.policy.stall_seconds
+        if stall and now - self._last_task > stall and self.state == "running":
+            self.tell({"event": "warning", "message": f"no Task began for {stall:g} s"})
+            self._worker.kill()
 
     def has_exited(self) -> bool:
         """Whether there is an end of the worker to be dealt with."""
-        return self._process is not None and self._process.poll() is not None
+        return self._worker is not None and self._worker.has_exited()
 
     def kill(self) -> None:
         """End all processes now."""
-        if self._tree is not None:
-            self._tree.kill()
-            self._tree.wait_gone(5.0)
-        if self._process is not None:
-            self._process.wait()
+        if self._worker is not None:
+            self._worker.finish()
 
-    def _worker_ended(self, now: float) -> None:
-        assert self._process is not None and self._tree is not None
-        code = self._process.wait()
-        self._tree.kill()  # ranks whose launcher was killed
-        self._tree.wait_gone(5.0)
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        self._process = self._tree = None
+    def _worker_ended(self, worker: WorkerProcess, now: float) -> None:
+        code = worker.finish()
+        self._worker = None
         self.memory = 0
         self.inputs.worker_ended()
         self._has_link = False
@@ -356,20 +331,20 @@ class SupervisedRun:
             self.delivery.clear_results()
         if self._has_said_why or self._keep_state:
             return  # the state was set then, and may be another by now
-        said = self._error_in_log()
+        said = worker.error_in_log()
         if said is not None:
             self._fail(said)
         elif self._stop_as is not None:  # it was killed while it was stopping
             self.set_state(*self._stop_as)
         else:
-            self._restart(code, now)
+            self._restart(worker, code, now)
 
     def _fail(self, said: dict[str, Any]) -> None:
         state = "stopped" if said["error"] in STOPPED_BY else "failed"
         self.tell({"event": "error", **said})
         self.set_state(state, said["message"])
 
-    def _restart(self, code: int, now: float) -> None:
+    def _restart(self, worker: WorkerProcess, code: int, now: float) -> None:
         self._crashes += 1
         ending = f"signal {-code}" if code < 0 else f"code {code}"
         text = f"the solver ended with {ending} before its work was done"
@@ -379,7 +354,7 @@ class SupervisedRun:
         if self._crashes >= self.policy.give_up_after:
             self.set_state(
                 "failed",
-                f"{text}, {self._crashes} times without a new frame:\n{self._log_tail()}",
+                f"{text}, {self._crashes} times without a new frame:\n{worker.log_tail()}",
             )
             return
         if self._crashes >= self.policy.fewer_ranks_after and self.record.ranks > 1:
@@ -389,33 +364,6 @@ class SupervisedRun:
         ranks = self.record.ranks
         words = "1 rank" if ranks == 1 else f"{ranks} ranks"
         self.set_state("restarting", f"{text}; it goes on from its last checkpoint on {words}")
-
-    def _error_in_log(self) -> dict[str, Any] | None:
-        """Find the error of a rank that had no link to tell it."""
-        for line in reversed(self._log_tail().splitlines()):
-            # mpiexec may put the name of the rank in front
-            start = line.find('{"event": "error"')
-            if start < 0:
-                continue
-            try:
-                event = json.loads(line[start:])
-                return {
-                    "error": str(event["kind"]),
-                    "message": str(event["message"]),
-                    "exit_code": int(event["exit_code"]),
-                }
-            except (ValueError, KeyError, TypeError):
-                continue
-        return None
-
-    def _log_tail(self) -> str:
-        try:
-            with self.folder.log.open("rb") as file:
-                end = file.seek(0, os.SEEK_END)
-                file.seek(max(self._log_start, end - LOG_TAIL))
-                return file.read(LOG_TAIL).decode("utf-8", "replace")
-        except OSError:
-            return ""
 
     # -- the link to rank 0 ----------------------------------------------------------------------
 

@@ -76,6 +76,8 @@ class WorkerLink:
         self._asked: dict[str, int | None] = {}  # the last frame of each input
         self._orders: list[dict[str, Any]] = []
         self._paused = False
+        self._waits = 0  # beats that went by while we waited for somebody: no sign of a stall
+        self._is_waiting = False
         self._cancelled = False
         self._closing = False
         self._on_cancel = on_cancel
@@ -116,7 +118,7 @@ class WorkerLink:
         Returns False when the run is to stop instead.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._writer.has_free or self._cancelled)
+            self._wait_for(lambda: self._writer.has_free or self._cancelled)
             if self._cancelled:
                 return False
             segment, sizes = self._writer.write(parts)
@@ -133,7 +135,7 @@ class WorkerLink:
             self._asked[name] = frame
             if key not in self._given and not self._cancelled:
                 self._post("need", frame=frame, names=[name])
-            self._changed.wait_for(lambda: key in self._given or self._cancelled)
+            self._wait_for(lambda: key in self._given or self._cancelled)
             if key not in self._given:
                 return None
             given = self._given.pop(key)
@@ -149,9 +151,14 @@ class WorkerLink:
     def orders(self) -> tuple[list[dict[str, Any]], bool]:
         """Return what was ordered since, and whether to stop; wait while the run is paused."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._paused or self._cancelled)
+            self._wait_for(lambda: not self._paused or self._cancelled)
             orders, self._orders = self._orders, []
             return orders, self._cancelled
+
+    def _wait_for(self, condition: Callable[[], bool]) -> None:
+        self._is_waiting = True
+        self._changed.wait_for(condition)
+        self._is_waiting = False
 
     def cancel(self) -> None:
         """Wake whoever waits here: the run is to stop."""
@@ -185,7 +192,8 @@ class WorkerLink:
             if time.monotonic() >= next_beat:
                 next_beat = time.monotonic() + SECONDS_BETWEEN_BEATS
                 tasks, label = self.progress()
-                self._post("beat", tasks=tasks, label=label[:200])
+                self._waits += self._is_waiting
+                self._post("beat", tasks=tasks + self._waits, label=label[:200])
             if self._closing:
                 break
         for parts in self._outbox.take():

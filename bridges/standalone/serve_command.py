@@ -85,6 +85,7 @@ def command(
     its frames, and starts it again from the last checkpoint when it was killed. Runs that an
     earlier server left go on. Ctrl-C ends it; its runs stop with checkpoints.
     """
+    from bridges.live.front_desk import DeskSettings
     from bridges.live.local_server import default_root
     from bridges.live.server import Server, ServerSettings
     from bridges.live.supervised_run import JobPolicy
@@ -93,9 +94,11 @@ def command(
     server = Server(
         ServerSettings(
             root=Path(root) if root else default_root(),
-            listen=listen,
-            keys=Path(keys) if keys else None,
-            token=Path(token_file) if token_file else None,
+            desk=DeskSettings(
+                listen=listen,
+                keys=Path(keys) if keys else None,
+                token=Path(token_file) if token_file else None,
+            ),
             runs_at_once=runs_at_once,
             memory_limit=int((memory_limit or 0.0) * 1e9),
             idle_seconds=end_when_idle,
@@ -110,11 +113,13 @@ def command(
 
     def tell(server: Server) -> None:
         told: dict[str, Any] = {"event": "serving", "root": str(server.root)}
-        told |= {"endpoint": server.endpoint, "tcp": server.tcp_endpoint}
+        told |= {"endpoint": server.desk.endpoint, "tcp": server.desk.tcp_endpoint}
         if as_json:
             print_json(told)
         else:
-            where = " and ".join(one for one in (server.endpoint, server.tcp_endpoint) if one)
+            where = " and ".join(
+                one for one in (server.desk.endpoint, server.desk.tcp_endpoint) if one
+            )
             click.echo(f"serving {server.root} at {where}")
 
     with stop_on_signals(server.stop):
