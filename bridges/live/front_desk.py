@@ -185,6 +185,8 @@ class FrontDesk:
             if message.type == "hello":
                 self._hello(socket, route, message, user)
                 return
+            if message.type == "join" and self.sessions.find(message.session) is None:
+                return  # said goodbye on the other socket before it came in on this one
             now = time.monotonic()
             session = self.sessions.check(message, socket=name, route=route, user=user, now=now)
             if message.type == "ping":

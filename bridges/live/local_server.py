@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from loki_core.errors import LokiError
 DISCOVERY = ".server.json"
 SECONDS_TO_START = 60.0
 IDLE_SECONDS = 600
+_started: list[subprocess.Popen[bytes]] = []
 
 
 def default_root() -> Path:
@@ -32,6 +34,8 @@ def discovered(root: Path) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     if not isinstance(document, dict) or not isinstance(document.get("endpoint"), str):
+        return None
+    if document.get("host") != platform.node():  # its sockets cannot be reached from here
         return None
     return document if _is_alive(document.get("pid")) else None
 
@@ -50,6 +54,7 @@ def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
     found = discovered(root)
     if found is not None:
         return str(found["endpoint"])
+    _started[:] = [one for one in _started if one.poll() is None]
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     words = [*(command or wtloki_command()), "serve", "--root", str(root)]
     words += ["--end-when-idle", str(IDLE_SECONDS)]
@@ -61,6 +66,7 @@ def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
             stderr=subprocess.STDOUT,
             start_new_session=True,  # the host's Ctrl-C and its end are not the server's
         )
+    _started.append(process)  # so that it is not forgotten while it runs
     end = time.monotonic() + SECONDS_TO_START
     while time.monotonic() < end:
         found = discovered(root)  # ours, or one that somebody else started at the same time

@@ -6,9 +6,11 @@ and holds no frame: bulk goes from files and shared memory to sockets and back.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import logging.handlers
 import os
+import platform
 import shutil
 import time
 from collections.abc import Callable
@@ -49,6 +51,8 @@ from serialization.atomic_file import write_json
 logger = logging.getLogger("loki.live")
 
 SHARED = f"loki-{os.getuid() if hasattr(os, 'getuid') else 0}"
+TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # glibc's mallopt
+SECONDS_TO_STOP = 600.0  # for checkpoints of large runs; a second signal does not wait
 HASTE, REST = 1, 50  # waits of the loop [ms]: while memory is on its way out, and otherwise
 
 
@@ -79,6 +83,7 @@ class Server:
         self.root = settings.root
         self.runs: dict[str, SupervisedRun] = {}
         self._stopping = False
+        self._stop_now = False
         self._stop_at = 0.0
         self._handlers: dict[str, Callable[[Session, Message], dict[str, Any] | None]] = {
             "join": self._join,
@@ -107,6 +112,7 @@ class Server:
             InputError: Another server has the root, or an endpoint needs keys that are not there.
         """
         owner_only_folder(self.root)
+        keep_freed_memory()
         with FolderLock(self.root):
             handler = self._log_to_file()
             try:
@@ -122,7 +128,8 @@ class Server:
                 handler.close()
 
     def stop(self) -> None:
-        """End soon, with checkpoints; safe from a signal handler."""
+        """End soon, with checkpoints; the second time at once. Safe from a signal handler."""
+        self._stop_now = self._stopping
         self._stopping = True
 
     def _log_to_file(self) -> logging.Handler:
@@ -163,6 +170,7 @@ class Server:
     def _publish(self) -> None:
         desk = self.desk
         document = {"endpoint": desk.endpoint, "tcp": desk.tcp_endpoint, "pid": os.getpid()}
+        document["host"] = platform.node()
         write_json(self.root / DISCOVERY, document)
         where = f"{desk.endpoint} {desk.tcp_endpoint}".strip()
         logger.info("serving %s at %s, pid %d", self.root, where, os.getpid())
@@ -232,10 +240,10 @@ class Server:
     def _has_stopped(self, now: float) -> bool:
         active = [run for run in self.runs.values() if run.is_active]
         if not self._stop_at:
-            self._stop_at = now + 60.0
+            self._stop_at = now + SECONDS_TO_STOP
             for run in active:
                 run.end_with_server()
-        return not active or now > self._stop_at
+        return not active or now > self._stop_at or self._stop_now
 
     def _look_after_all(self, now: float) -> None:
         for run in self.runs.values():
@@ -443,3 +451,17 @@ def _credit_of(value: int) -> int:
     if not 0 <= value <= 10_000:
         raise ProtocolError("malformed", f"credit for {value} frames; expected 0 to 10000")
     return value
+
+
+def keep_freed_memory() -> None:
+    """Let the C library keep some memory that is freed, for the next message.
+
+    Otherwise each large message is received into new pages, and making those takes longer than
+    filling them: 35 ms against 15 for 48 MB.
+    """
+    try:
+        libc = ctypes.CDLL(None)
+        for option, value in ((ARENA_MAX, 1), (MMAP_THRESHOLD, 1 << 25), (TRIM_THRESHOLD, 1 << 28)):
+            libc.mallopt(option, value)
+    except (OSError, AttributeError, TypeError):
+        return  # another C library; it works as well, a little slower

@@ -306,7 +306,8 @@ class SupervisedRun:
         if self._worker.has_exited():
             self._worker_ended(self._worker, now)
             return
-        self.memory = self._worker.look()
+        told = sum(one["memory"] for one in self.statistics.get("ranks", ()))
+        self.memory = max(self._worker.look(), told)  # ranks may be on other machines
         stall = self.policy.stall_seconds
         if stall and now - self._last_task > stall and self.state == "running":
             self.tell({"event": "warning", "message": f"no Task began for {stall:g} s"})

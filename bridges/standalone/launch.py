@@ -26,7 +26,7 @@ from bridges.standalone.versions import core_count
 from loki_core.errors import Cancelled, InputError, LokiError
 
 #: What MPI launchers and numba read; a job inside a job must not inherit the outer one's place.
-_INHERITED = ("PMI_", "PMIX_", "OMPI_", "HYDRA_", "HYDI_", "MPI_LOCAL")
+_INHERITED = ("PMI_", "PMIX_", "OMPI_", "HYDI_", "MPI_LOCAL")
 KEPT_LINES = 200
 
 
