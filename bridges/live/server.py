@@ -13,13 +13,14 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bridges.live.front_desk import DeskSettings, FrontDesk
-from bridges.live.local_server import DISCOVERY
+from bridges.live.local_server import DISCOVERY, discovered
 from bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
@@ -113,7 +114,7 @@ class Server:
         """
         owner_only_folder(self.root)
         keep_freed_memory()
-        with FolderLock(self.root):
+        with self._root_lock():
             handler = self._log_to_file()
             try:
                 self._open()
@@ -126,6 +127,25 @@ class Server:
                 self._close()
                 logger.removeHandler(handler)
                 handler.close()
+
+    @contextmanager
+    def _root_lock(self) -> Iterator[None]:
+        """Hold the root; wait for a server that is just ending, and has taken its sign down."""
+        end = time.monotonic() + SECONDS_TO_STOP
+        while True:
+            try:
+                lock = FolderLock(self.root).__enter__()
+                break
+            except InputError:
+                found = discovered(self.root)
+                if found is not None or time.monotonic() > end:
+                    where = "" if found is None else f" at {found['endpoint']}"
+                    raise InputError(f"{self.root} is served by another server{where}") from None
+                time.sleep(0.05)
+        try:
+            yield
+        finally:
+            lock.__exit__()
 
     def stop(self) -> None:
         """End soon, with checkpoints; the second time at once. Safe from a signal handler."""
@@ -241,6 +261,7 @@ class Server:
         active = [run for run in self.runs.values() if run.is_active]
         if not self._stop_at:
             self._stop_at = now + SECONDS_TO_STOP
+            (self.root / DISCOVERY).unlink(missing_ok=True)  # nobody should come any more
             for run in active:
                 run.end_with_server()
         return not active or now > self._stop_at or self._stop_now
@@ -350,6 +371,8 @@ class Server:
 
     def _submit(self, session: Session, message: Message) -> dict[str, Any]:
         content = message.content
+        if self._stopping:
+            raise ProtocolError("busy", "the server is ending; try again")
         folder = RunFolder(self.root, content["run"])
         if content["run"] in self.runs or folder.path.exists():
             raise ProtocolError(

@@ -115,6 +115,8 @@ def test_commands_in_shell_blocks_exist(page):
             name, *arguments = words[words.index("wtloki") + 1 :]
             assert name in COMMANDS, f"{page}:{line}: wtloki {name}"
             command = wtloki.get_command(None, name)
+            while arguments and arguments[0] in getattr(command, "commands", {}):
+                command = command.commands[arguments.pop(0)]
             known = {o for parameter in command.params for o in parameter.opts} | {"--help"}
             for word in arguments:
                 option = word.partition("=")[0]

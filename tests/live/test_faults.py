@@ -85,6 +85,7 @@ def test_a_killed_solver_goes_on_from_its_checkpoint(
     assert run.status()["restarts"] == 2
 
 
+@pytest.mark.slow
 def test_a_solver_that_keeps_ending_is_given_up_with_its_last_words(tmp_path: Path) -> None:
     with (
         ServerProcess(tmp_path / "root", "--restarts", "2") as server,
@@ -129,7 +130,7 @@ def test_a_killed_server_is_noticed_and_the_next_one_goes_on(
     assert not processes_of(server.root)
 
 
-@pytest.mark.parametrize("when_alone", ["continue", "stop"])
+@pytest.mark.parametrize("when_alone", [pytest.param("continue", marks=pytest.mark.slow), "stop"])
 def test_a_killed_host_leaves_its_run_as_it_chose(
     client: Client, server: ServerProcess, undisturbed: Path, when_alone: str
 ) -> None:
@@ -154,6 +155,7 @@ def test_a_killed_host_leaves_its_run_as_it_chose(
     assert_same_files(undisturbed, server.root / name / "cache")
 
 
+@pytest.mark.slow
 def test_a_stopped_server_leaves_a_checkpoint_and_the_next_one_goes_on(
     tmp_path: Path, undisturbed: Path
 ) -> None:

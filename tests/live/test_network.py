@@ -8,6 +8,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from bridges.live.client import Client
 from tests.live.live_scenes import ServerProcess, seeds, sparks
 
@@ -110,6 +112,7 @@ def test_a_cut_cable_is_a_pause_and_no_frame_comes_twice(
             cable.close()
 
 
+@pytest.mark.slow
 def test_a_slow_network_slows_frames_and_not_the_solver(
     tmp_path: Path, settings_folder: Path
 ) -> None:

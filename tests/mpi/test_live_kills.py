@@ -32,7 +32,7 @@ from tests.live.live_scenes import (
 pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.mpi
 
-FRAMES = 120
+FRAMES = 80
 WAIT = 300.0
 KINDS = ("rank", "launcher", "proxy", "server", "host")
 NEVER = ("--restarts", "10000", "--fewer-ranks-after", "10000")
@@ -145,7 +145,7 @@ def undisturbed(stage: Stage) -> Path:
 @pytest.mark.parametrize(
     ("ranks", "kills"),
     [
-        (2, 4),
+        (2, 3),
         pytest.param(2, 50, marks=pytest.mark.slow),
         pytest.param(4, 50, marks=pytest.mark.slow),
     ],
@@ -166,6 +166,7 @@ def test_kills_at_random_moments_change_no_frame(tmp_path: Path, ranks: int, kil
     assert {*stage.kills} <= {*KINDS}
 
 
+@pytest.mark.slow
 def test_a_job_that_keeps_dying_goes_on_with_fewer_ranks(tmp_path: Path) -> None:
     with (
         ServerProcess(tmp_path / "root", "--restarts", "5", "--fewer-ranks-after", "1") as server,
