@@ -82,12 +82,13 @@ class Client:
             on_connected=self._connected,
             on_lost=self._lost,
         )
-        if not self._wire.is_connected.wait(timeout):
-            reason = self._wire.reason
-            self.close()
-            raise ConnectionLost(
-                f"{endpoint} does not answer ({reason}): no server there, or it refuses the key"
-            )
+        end = time.monotonic() + timeout
+        while not self._wire.is_connected.wait(0.02):
+            reason, is_refused = self._wire.reason, self._wire.is_refused.is_set()
+            if is_refused or time.monotonic() > end:
+                self.close()
+                words = "refuses" if is_refused else "does not answer: no server, or a wrong key"
+                raise ConnectionLost(f"{endpoint} {words} ({reason})")
 
     def submit(
         self,

@@ -346,6 +346,11 @@ class Run:
         text = f'input "{flight.name}" was refused: {message}'
         self._queue.put(RunEvent("error", {"error": code, "message": text, "exit_code": 4}))
 
+    def _gone(self, error: LokiError) -> None:
+        """The server is there again, and the run is not."""
+        self.state, self.message = "failed", str(error)
+        self._queue.put(RunEvent("end", {"state": "failed", "message": str(error)}))
+
     def _lost(self, reason: str) -> None:
         self._queue.put(RunEvent("disconnected", {"message": reason}))
 
@@ -360,6 +365,8 @@ class Run:
                     self._post_input(flight.name, None, flight.parts)
             self._room.notify_all()
         self._client._wire.tell(
-            "attach", {"run": self.name, "after": self.last_frame, "credit": self.credit}
+            "attach",
+            {"run": self.name, "after": self.last_frame, "credit": self.credit},
+            on_refused=self._gone,
         )
         self._queue.put(RunEvent("reconnected", {}))

@@ -45,8 +45,10 @@ from bridges.live.sessions import OWNER, Session
 from bridges.live.sockets import POLLIN, Poller, listen, new_context, receive, routing_id, send
 from bridges.live.supervised_run import JobPolicy, SupervisedRun, taken_up
 from bridges.standalone.folder_lock import FolderLock
+from bridges.standalone.scene import frame_range
 from bridges.standalone.versions import core_count, loki_version, memory_bytes
 from loki_core.errors import FormatError, InputError, LokiError
+from loki_core.solver_setup import SolverSetup
 from serialization.atomic_file import write_json
 
 logger = logging.getLogger("loki.live")
@@ -386,7 +388,9 @@ class Server:
         if set(inputs) & set(animated):
             raise ProtocolError("malformed", "an input is either animated or it is not")
         document = read_document(message.payload)
-        parse_scene(document, folder.path)
+        scene = parse_scene(document, folder.path)
+        if isinstance(scene, SolverSetup):
+            frame_range(options.frames, scene, suggested=1)  # raises what is wrong with it
         owner = session.user
         record = RunRecord(folder.name, owner, options, inputs=inputs, animated=animated)
         folder.path.mkdir(mode=0o700)

@@ -36,6 +36,7 @@ from bridges.live.sockets import (
 from loki_core.errors import LokiError
 
 HELLO_SECONDS = 3.0  # until a hello that nobody answers is said again
+KEPT_KEYS = 1000  # of messages that may still be refused; the server refuses at once
 LARGEST_PART = 1 << 40  # of what a server sends; the client chose the server
 #: What the server says when a new session is the remedy.
 LOST = ("unknown_session", "wrong_session", "out_of_order")
@@ -78,6 +79,18 @@ class Reply:
         if self.error is not None:
             raise self.error
         return self.result
+
+
+class _Notice(Reply):
+    """An answer that nobody waits for; a refusal is told."""
+
+    def __init__(self, on_refused: Callable[[Refused], None]) -> None:
+        super().__init__()
+        self._on_refused = on_refused
+
+    def finish(self, result: dict[str, Any] | None = None, error: LokiError | None = None) -> None:
+        if isinstance(error, Refused):
+            self._on_refused(error)
 
 
 @dataclass(frozen=True)
@@ -131,6 +144,7 @@ class Wire:
         self._next_beat = 0.0
         self.reason = "no answer yet"
         self.is_connected = threading.Event()
+        self.is_refused = threading.Event()  # the server answered, and said no
         self._thread = threading.Thread(target=self._run, name="loki live client", daemon=True)
         self._thread.start()
 
@@ -140,9 +154,15 @@ class Wire:
         self._outbox.put(_Outgoing("control", kind, content, payload, reply))
         return reply
 
-    def tell(self, kind: str, content: dict[str, Any]) -> None:
+    def tell(
+        self,
+        kind: str,
+        content: dict[str, Any],
+        on_refused: Callable[[Refused], None] | None = None,
+    ) -> None:
         """Send a request on control whose answer nobody waits for."""
-        self._outbox.put(_Outgoing("control", kind, content))
+        reply = None if on_refused is None else _Notice(on_refused)
+        self._outbox.put(_Outgoing("control", kind, content, reply=reply))
 
     def post(self, kind: str, content: dict[str, Any], payload: Sequence[Any], key: Any) -> None:
         """Send bulk data; what answers it comes with the key."""
@@ -213,6 +233,7 @@ class Wire:
                 self._asked[number] = one.reply
             if one.key is not None:
                 self._keys[number] = one.key
+                self._keys.pop(number - KEPT_KEYS, None)
 
     def _send(
         self, socket: str, kind: str, content: dict[str, Any], payload: Sequence[Any] = ()
@@ -249,6 +270,7 @@ class Wire:
             self._welcome(content)
         elif message.type == "error" and not self.is_connected.is_set():
             self.reason = content["message"]
+            self.is_refused.set()
             self._on_lost(self.reason)
         elif message.type in ("error", "refused") and content["code"] in LOST:
             self._lose(content["message"])

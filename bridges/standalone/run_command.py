@@ -34,8 +34,8 @@ def run_options(function: Function) -> Function:
         click.option(
             "--checkpoint-every",
             type=click.IntRange(0, 1_000_000),
-            help="Frames between checkpoints, 0 for none; the setup's own by default, or as often as "
-            "they take little of the time.",
+            help="Frames between checkpoints, 0 for none; the setup's own by default, or as often "
+            "as they take little of the time.",
         ),
         click.option("--overwrite", is_flag=True, help="Replace another simulation in the folder."),
         click.option(

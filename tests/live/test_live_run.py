@@ -208,6 +208,8 @@ def test_what_cannot_be_run_is_refused_at_once_and_what_fails_says_why(client: C
     inputs = {"seeds": seeds()}
     with pytest.raises(Refused, match='run option "rank" is unknown; did you mean "ranks"'):
         client.submit(sparks(), inputs, run="bad", rank=2)
+    with pytest.raises(Refused, match='"ten" is neither a number of frames nor a range'):
+        client.submit(sparks(), inputs, run="bad", frames="ten")
     with pytest.raises(Refused, match=r"run name '\.\./out'"):
         client.submit(sparks(), inputs, run="../out")
     broken = seeds()
