@@ -9,22 +9,18 @@ of 1/24 s a frame. Each case of ours runs in a process of its own:
 
 from __future__ import annotations
 
-import json
-import os
 import resource
-import subprocess
-import sys
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from loki_vfx.benchmarks._measure import figure
+from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.mantaflow import PeerError, smoke_step
 
 EDGE = 2.0  # m
 STEM_RADIUS, BALL_RADIUS, BALL_CENTER = 0.2, 0.43, 0.95  # m, as the peer's
 WARM_UP = 2  # steps that are not counted
-MARK = "FIGURES "
 HEAT = 40.0  # K above the air around
 PADDING = 4  # voxels; that of Blender's adaptive domain
 TOLERANCE = 1e-4  # of the divergence before; Mantaflow has a measure of its own
@@ -102,13 +98,8 @@ def plume_figures(n: int, steps: int) -> Figures:
 def rank_figures(n: int, steps: int) -> Figures:
     """Compare two ranks of one thread with one."""
     case = {"shape": "box", "size": [n, n, n], "steps": steps}
-    value, how = None, f"{n}^3 full of smoke, one thread a rank"
-    try:
-        one, two = (measure(case, ranks=ranks)["step_seconds"] for ranks in (1, 2))
-        value = one / two
-    except PeerError as error:
-        how = str(error)
-    return {"ranks2_speedup": figure(value, "x", 1.6, "higher", how)}
+    how = f"{n}^3 full of smoke, a step"
+    return {"ranks2_speedup": ranks2_speedup(__name__, case, "step_seconds", how, rounds=1)}
 
 
 def memory_figures(n: int) -> Figures:
@@ -134,27 +125,9 @@ def peer_seconds(
         return None, str(error)
 
 
-def measure(case: dict[str, Any], *, ranks: int = 0) -> dict[str, Any]:
-    """Run a case of ours in a process of its own, or in ranks of one thread each.
-
-    Raises:
-        PeerError: It failed.
-    """
-    words = [sys.executable, "-m", __spec__.name if __spec__ else __name__, json.dumps(case)]
-    environment = dict(os.environ)
-    if ranks:
-        from bridges.standalone.launch import find_mpiexec
-
-        words = [find_mpiexec(), "-n", str(ranks), *words]
-        environment["NUMBA_NUM_THREADS"] = "1"
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode != 0 or not told:
-        last = "\n".join((done.stdout + done.stderr).splitlines()[-12:])
-        raise PeerError(f"the case {case} on {ranks or 1} ranks failed:\n{last}")
-    figures = json.loads(told[-1].removeprefix(MARK))
-    assert isinstance(figures, dict)
-    return figures
+def measure(case: dict[str, Any]) -> dict[str, Any]:
+    """Run a case of ours in a process of its own."""
+    return run_apart(__name__, case)
 
 
 def start_fields(shape: str, size: list[int]) -> Any:
@@ -176,14 +149,11 @@ def start_fields(shape: str, size: list[int]) -> Any:
     return voxels
 
 
-def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
-    """Run a case in this process; rank 0 gets its figures."""
+def build(case: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    """Return the Solver Setup of a case and its inputs."""
     from loki_core.constraints.pressure import PressureMaterial
     from loki_core.forces.buoyancy import BuoyancyForce
-    from loki_core.kernels.jit import thread_count
     from loki_core.objects.volume import VolumeObject
-    from loki_core.parallel.comm import world
-    from loki_core.pipeline.solver import Solver
     from loki_core.solver_setup import SolverSetup
 
     size = [int(n) for n in case["size"]]
@@ -205,8 +175,17 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
         domain_lower=(0.0, 0.0, 0.0),
         domain_upper=tuple(n * h for n in size),
     )
+    return setup, {"smoke": start_fields(case["shape"], size)}
+
+
+def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
+    """Run a case in this process; rank 0 gets its figures."""
+    from loki_core.kernels.jit import thread_count
+    from loki_core.parallel.comm import world
+    from loki_core.pipeline.solver import Solver
+
     comm = world()
-    solver = Solver(setup, {"smoke": start_fields(case["shape"], size)}, comm=comm)
+    solver = Solver(*build(case), comm=comm)
     seconds = []
     for _ in range(WARM_UP + int(case["steps"])):
         comm.barrier()
@@ -229,6 +208,4 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
 
 
 if __name__ == "__main__":
-    found = run_case(json.loads(sys.argv[1]))
-    if found is not None:
-        print("\n" + MARK + json.dumps(found), flush=True)
+    answer(run_case)

@@ -2,7 +2,7 @@
 
 Strands of 0.5 m stand on a wall of 1 m, clamped, curved down by half a radian, and fall:
 stretching, bending and twist of hair, gravity, substeps of 1/120 s with one Newton iteration. A
-frame has ten substeps and everything that comes with them (snapshots, checks, a load balance). A
+frame has ten substeps and everything that comes with them (snapshots, checks, load balance). A
 frame's time is the sum of its substeps, each the best over all frames but the first; that of a
 substep is a tenth of it. Each case runs in a process of its own:
 
@@ -15,26 +15,23 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import json
-import os
 import resource
-import subprocess
-import sys
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 from loki_vfx.benchmarks._measure import best_seconds, figure
+from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.blender_hair import hair_frame
-from loki_vfx.benchmarks.peers.mantaflow import MARK, PeerError
+from loki_vfx.benchmarks.peers.mantaflow import PeerError
 from numpy.typing import NDArray
 
 import loki_core as lk
 
 WALL, LENGTH, BEND = 1.0, 0.5, 0.5  # m, m, rad
 STEP = 1.0 / 120.0  # s
-SUBSTEPS = 10  # of a frame: as many as there are between load balances
+SUBSTEPS = 10  # of a frame; every second one begins with a look at the load balance
 PEER_SUBSTEPS = 5  # Blender's default
 VOXEL = 0.02  # m; with 10,000 strands there are about as many voxels as vertices
 BOX = (-0.16, -0.64, -0.16), (0.64, 1.12, 1.12)  # m; whole Buckets around all that strands reach
@@ -156,16 +153,8 @@ def coupling_figures(strands: int, frames: int) -> Figures:
 def rank_figures(strands: int, frames: int) -> Figures:
     """Compare two ranks of one thread with one."""
     case = {"strands": strands, "vertices": 17, "frames": frames}
-    value, how = None, f"{strands} strands of 17 vertices, one thread a rank"
-    try:
-        best = dict.fromkeys((1, 2), np.inf)
-        for _ in range(2):
-            for ranks in best:
-                best[ranks] = min(best[ranks], measure(case, ranks=ranks)["substep_seconds"])
-        value = best[1] / best[2]
-    except PeerError as error:
-        how = str(error)
-    return {"ranks2_speedup": figure(value, "x", 1.6, "higher", how)}
+    how = f"{strands} strands of 17 vertices, a substep"
+    return {"ranks2_speedup": ranks2_speedup(__name__, case, "substep_seconds", how)}
 
 
 # -- linear solvers ----------------------------------------------------------------------------
@@ -298,27 +287,8 @@ def _pardiso(system: Any, b: Array) -> Callable[[], Any]:
 
 
 def measure(case: dict[str, Any], *, ranks: int = 0) -> dict[str, Any]:
-    """Run a case of ours in a process of its own, or in ranks of one thread each.
-
-    Raises:
-        PeerError: It failed.
-    """
-    words = [sys.executable, "-m", __spec__.name if __spec__ else __name__, json.dumps(case)]
-    environment = dict(os.environ)
-    if ranks:
-        environment["NUMBA_NUM_THREADS"] = "1"
-    if ranks > 1:
-        from bridges.standalone.launch import find_mpiexec
-
-        words = [find_mpiexec(), "-n", str(ranks), *words]
-    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
-    told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if done.returncode != 0 or not told:
-        last = "\n".join((done.stdout + done.stderr).splitlines()[-12:])
-        raise PeerError(f"the case {case} on {ranks or 1} ranks failed:\n{last}")
-    figures = json.loads(told[-1].removeprefix(MARK))
-    assert isinstance(figures, dict)
-    return figures
+    """Run a case of ours in a process of its own, or in ranks of one thread each."""
+    return run_apart(__name__, case, ranks=ranks)
 
 
 def wall_of_strands(strands: int, vertices: int) -> lk.Curves:
@@ -452,6 +422,4 @@ def scatter_seconds(solver: lk.Solver) -> float:
 
 
 if __name__ == "__main__":
-    found = run_case(json.loads(sys.argv[1]))
-    if found is not None:
-        print("\n" + MARK + json.dumps(found), flush=True)
+    answer(run_case)

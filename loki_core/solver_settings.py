@@ -77,7 +77,16 @@ class SolverSettings(Declaration):
         0, minimum=0, maximum=1_000_000, doc="Frames between checkpoints; 0 writes none."
     )
     balance_every: int = parameter(
-        10, minimum=0, maximum=1_000_000, doc="Substeps between load balances; 0 never balances."
+        20,
+        minimum=0,
+        maximum=1_000_000,
+        doc="Substeps between looks at the load balance, which moves data if that pays; 0 never.",
+    )
+    balance_weights: str = parameter(
+        "model",
+        choices=("model", "timings"),
+        doc="What Buckets weigh: a stored cost model, reproducible; or measured times, with which "
+        "two runs are the same to a tolerance only.",
     )
     maximum_speed: float = parameter(
         1.0e5, unit="m/s", minimum=1.0e-6, doc="A state beyond this is implausible: rolled back."

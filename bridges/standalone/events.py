@@ -6,7 +6,8 @@ An event is a plain map with a key "event":
     compiling   message (numba compiles kernels; the next run finds them on the disk)
     frame       frame, last, seconds, seconds_left, counts, substeps, retries
     warning     message
-    statistics  frame, ranks (memory [bytes], seconds, bytes_sent of each), stages, balance
+    statistics  frame, ranks (memory [bytes], seconds, bytes_sent of each), stages, balance,
+                balances (looks at the load balance: imbalance before and after, moved, seconds)
     checkpoint  frame, folder, seconds
     changed     frame, changes (parameters that differ from the next frame on)
     finished    frames, seconds, output, compiled_kernels

@@ -42,6 +42,7 @@ class RunReport:
         self._substeps_before = 0
         self._told_seconds = 0.0
         self._told_bytes = 0
+        self._balanced_until = 0
 
     def open_log(self, folder: Path) -> None:
         """Write events into the folder's log from now on."""
@@ -145,7 +146,15 @@ class RunReport:
             ],
             stages={name: value for name, value in stages.items() if value > 0.0},
             balance=max(seconds) / mean if mean > 0.0 else 1.0,
+            balances=self._new_balances(solver),
         )
+
+    def _new_balances(self, solver: Solver) -> list[dict[str, Any]]:
+        """Return the looks at the load balance since the last frame: before, after, and cost."""
+        looks = solver.balances()
+        new = [one for one in looks if one["substep"] >= self._balanced_until]
+        self._balanced_until = solver.timeline.substep
+        return new
 
     def tell_first_compilation(self) -> None:
         """Say so if no kernel was ever compiled on this machine."""

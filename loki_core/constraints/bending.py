@@ -78,6 +78,7 @@ class BendingConstraint(ConstraintBehavior):
 class BendingAction(Constraint, behavior=BendingConstraint):
     """Adds the energy of bending and twist."""
 
+    cost = 0.42
     components = 3
     place = "joints"
     curved = (3, 7)

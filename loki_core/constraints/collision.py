@@ -103,6 +103,7 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
     they do so evenly.
     """
 
+    cost = 7.5  # with contacts on a part of the points
     components = 3
     has_multipliers = False
     has_damping = False

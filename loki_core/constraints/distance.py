@@ -42,6 +42,8 @@ class DistanceConstraint(ConstraintBehavior):
 class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
     """Adds the energy k (|e| - s d)^2 / 2."""
 
+    cost = 0.14
+
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         further = self._channel_prefix.removeprefix("distance_constraint")  # of several: "_1"

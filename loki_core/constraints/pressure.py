@@ -67,6 +67,8 @@ class PressureAction(Action, behavior=PressureMaterial):
         report: What the last solve did.
     """
 
+    cost = 0.55
+
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.projector = self

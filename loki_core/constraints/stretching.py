@@ -105,6 +105,8 @@ class EdgeConstraint(Constraint):
 class StretchingAction(EdgeConstraint, behavior=StretchingConstraint):
     """Adds the energy E A (|e| - l)^2 / (2 l)."""
 
+    cost = 0.09
+
     def stiffness(self) -> tuple[Float, int]:
         rods, label = self.target, self.path
 

@@ -58,6 +58,8 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         report: What the last solve did.
     """
 
+    cost = 2.8
+
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.viscous = True

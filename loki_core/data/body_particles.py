@@ -75,10 +75,9 @@ class BodyParticles(ParticleSystem):
         return np.unique(coords, axis=0).astype(np.int32)
 
     def home_keys(self) -> NDArray[np.uint64]:
-        """Key of the Bucket of each local body's first particle, which says where it is owned."""
+        """Curve place of each local body's first particle, which says where it is owned."""
         first = self.body_offsets()[:-1]
-        places = self.local("position")[first]
-        return self.domain.keys(self.domain.bucket_coordinates(places, label=self.name))
+        return self.domain.home_keys(self.local("position")[first], label=self.name)
 
     def post_ghosts(self, names: object, *, halo: int = 1, corners: bool = True) -> Pending | None:
         """Bodies have no ghosts: neighbours in space are not neighbours in a body."""

@@ -62,10 +62,14 @@ class BucketSet:
         self.all_keys: NDArray[np.uint64] = gathered[0]
         self.all_coords: Int32 = gathered[1]
         self.all_levels: NDArray[np.uint8] = gathered[2]
-        self.all_owners: Int32 = domain.owners(self.all_keys)
+        # Each rank's Buckets are one run of these.
+        inner = np.searchsorted(self.all_keys, domain.cuts[1:-1])
+        ends = np.concatenate(([0], inner, [len(self.all_keys)]))
+        ranks = np.arange(domain.comm.size, dtype=np.int32)
+        self.all_owners: Int32 = np.repeat(ranks, np.diff(ends))
         self.local_count = len(coords)
         #: Index of the first local Bucket among all.
-        self.first = int(np.searchsorted(self.all_owners, domain.comm.rank, side="left"))
+        self.first = int(ends[domain.comm.rank])
 
     def _check_levels(self, levels: NDArray[np.uint8]) -> None:
         highest = int(levels.max(initial=0))
@@ -101,8 +105,51 @@ class BucketSet:
 
     @cached_property
     def _table(self) -> tuple[NDArray[np.uint64], Int32]:
-        """Hash table from levelled code to index among all Buckets."""
-        return build_table(_codes(self.all_coords, self.all_levels))
+        """Hash table from levelled code to index among all, of Buckets near local ones."""
+        near = self._near()
+        keys, values = build_table(_codes(self.all_coords[near], self.all_levels[near]))
+        if isinstance(near, slice):
+            return keys, values
+        return keys, np.append(near, -1).astype(np.int32)[values]
+
+    @cached_property
+    def table_of_all(self) -> NDArray[np.uint64]:
+        """Keys of a hash table of all Buckets: made where one far away has to be known of."""
+        if isinstance(self._near(), slice):
+            return self._table[0]
+        return build_table(_codes(self.all_coords, self.all_levels))[0]
+
+    def _near(self) -> NDArray[np.intp] | slice:
+        """Buckets among all that may touch a local one: those in a box around the local ones.
+
+        What a rank does with each Bucket of all ranks does not shrink with their number, so it has
+        to be little.
+        """
+        if self.domain.comm.size == 1:
+            return slice(None)
+        is_near = np.full(len(self.all_keys), self.local_count > 0)
+        highest = int(self.all_levels.max(initial=0))
+        size = np.int32(1) << self.all_levels.astype(np.int32) if highest else np.int32(1)
+        reach = 2 << highest  # a neighbour may be one level up
+        for axis in range(3) if self.local_count else ():
+            first = self.all_coords[:, axis] * size
+            last = first + size
+            mine = slice(self.first, self.first + self.local_count)
+            lower, upper = first[mine].min() - reach, last[mine].max() + reach
+            period = self.domain.period[axis]
+            if not period or (lower >= 0 and upper <= period):
+                is_near &= (last >= lower) & (first <= upper)
+        return np.flatnonzero(is_near)
+
+    def stored(self, coords: Int32) -> NDArray[np.bool_]:
+        """Which Buckets of level 0 are tracked, by whatever rank, shape [n]."""
+        if len(self.all_keys) == 0:
+            return np.zeros(len(coords), bool)
+        keys = self.domain.keys(coords)
+        place = np.searchsorted(self.all_keys, keys)  # the finest of those that begin there
+        place = np.minimum(place, len(self.all_keys) - 1)
+        found: NDArray[np.bool_] = (self.all_keys[place] == keys) & (self.all_levels[place] == 0)
+        return found
 
     @cached_property
     def _connection(self) -> _Connection:
@@ -208,7 +255,7 @@ class BucketSet:
 
     @cached_property
     def table(self) -> tuple[NDArray[np.uint64], Int32]:
-        """Hash table from levelled code to local or ghost index, -1 for remote Buckets."""
+        """Hash table from levelled code to local or ghost index; remote ones have -1 or nothing."""
         keys, values = self._table
         return keys, self._renumber[values]
 

@@ -19,12 +19,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from loki_core.data.load_balance import cut_by_weight
+from loki_core.data.load_balance import propose_cuts
 from loki_core.errors import InputError, SetupError
-from loki_core.kernels.space_filling_curve import bucket_keys
+from loki_core.kernels.space_filling_curve import bucket_keys, cell_keys
 from loki_core.parallel.comm import SERIAL, Communicator
 
 BUCKET_BITS = 18  # per axis; sort cells, 8 a Bucket and axis, have 21
+CELL_KEY_BITS = 9  # that the key of a sort cell has after its Bucket's
 HALF_RANGE = 1 << (BUCKET_BITS - 1)
 MAXIMUM_LEVEL = 15
 
@@ -55,6 +56,11 @@ BOUNDARY_KINDS = ("open", "wall", "inflow", "periodic")
 def neighbour_code(face: int) -> int:
     """Negative neighbour entry that stands for a face of the domain box (0..5)."""
     return -2 - face
+
+
+def owners_by(cuts: NDArray[np.uint64], keys: NDArray[np.uint64]) -> NDArray[np.int32]:
+    """Ranks whose run of the curve has these keys: rank r's are in [cuts[r], cuts[r + 1])."""
+    return np.searchsorted(cuts[1:-1], keys, side="right").astype(np.int32)
 
 
 class GridDomain:
@@ -103,6 +109,8 @@ class GridDomain:
         self.origin: NDArray[np.float64] = anchor + steps * self.bucket_size
         #: Finest Bucket keys at which the curve is cut: rank r owns keys in [cuts[r], cuts[r+1]).
         self.cuts = self._even_cuts()
+        #: The same for bodies, by keys of sort cells; they need not be where their Bucket is.
+        self.body_cuts = self.cuts << np.uint64(CELL_KEY_BITS)
 
     # -- the box ---------------------------------------------------------------------------
 
@@ -226,29 +234,34 @@ class GridDomain:
         keys: NDArray[np.uint64] = (bucket_keys(fine, self.curve)[0] >> prefix) << prefix
         return keys
 
+    def home_keys(self, relative: NDArray[Any], *, label: str) -> NDArray[np.uint64]:
+        """Places on the curve of the sort cells of positions [m]: finer than those of Buckets."""
+        self.bucket_coordinates(relative, label=label)  # which refuses what is out of range
+        cells = np.floor(np.asarray(relative, np.float64) * (8.0 / self.bucket_size))
+        for axis in np.flatnonzero(self.period):
+            cells[:, axis] %= 8 * self.period[axis]
+        return cell_keys(cells.astype(np.int32), self.curve)
+
     def owners(self, keys: NDArray[np.uint64]) -> NDArray[np.int32]:
         """Ranks that own the Buckets with these keys, whether they are stored or not."""
-        return (np.searchsorted(self.cuts[1:-1], keys, side="right")).astype(np.int32)
+        return owners_by(self.cuts, keys)
+
+    def body_owners(self, home_keys: NDArray[np.uint64]) -> NDArray[np.int32]:
+        """Ranks that bodies belong to which begin at these places; see `home_keys`."""
+        return owners_by(self.body_cuts, home_keys)
 
     def balance(self, keys: NDArray[np.uint64], weights: NDArray[np.float64]) -> bool:
-        """Cut the curve anew by weight; returns whether the cuts changed.
+        """Cut the curve anew by weight; returns whether the cuts changed. Collective.
 
         Args:
             keys: This rank's Bucket keys in curve order.
             weights: Cost of each of these Buckets.
         """
-        all_keys = np.concatenate(self.comm.all_gather(np.ascontiguousarray(keys)))
-        all_weights = np.concatenate(self.comm.all_gather(np.ascontiguousarray(weights)))
-        if all_keys.size == 0:
+        cuts = propose_cuts(self.comm, keys, weights, self.cuts[-1])
+        if cuts is None or np.array_equal(cuts, self.cuts):
             return False
-        order = np.argsort(all_keys, kind="stable")
-        indices = cut_by_weight(all_weights[order], self.comm.size)
-        sorted_keys = np.append(all_keys[order], self._key_end)
-        cuts = sorted_keys[indices]
-        cuts[0], cuts[-1] = 0, self._key_end
-        changed = not np.array_equal(cuts, self.cuts)
         self.cuts = cuts
-        return changed
+        return True
 
     @property
     def _key_end(self) -> np.uint64:

@@ -34,7 +34,7 @@ from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, Task, task
+from loki_core.pipeline.task import Step, Task, Weights, task
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -107,6 +107,10 @@ class CoupledDragAction(Action):
     @property
     def drags_fluid(self) -> bool:
         return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    def weights(self) -> Weights:
+        """Most of the work is with points in the Buckets of the fluid."""
+        return self.boundary.weights(cost=1.3)
 
     @property
     def data(self) -> dict[str, ChannelData]:

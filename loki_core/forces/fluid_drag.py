@@ -69,6 +69,7 @@ class FluidDragAction(Force, behavior=FluidDragForce):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._sampler = FieldSampler(type(behavior).__name__)
+        self.cost = 0.05 if behavior.field is None else 1.0
 
     def evaluate(
         self, points: ForcePoints, force: NDArray[Any], jacobian: NDArray[Any] | None

@@ -388,7 +388,7 @@ class _Advector:
             return self._answer(values, components, points, cubic, carrier)
         found = np.empty(len(points), np.bool_)
         anchors = np.empty((len(points), 3), np.int32)
-        find_anchors(points, r, self.period, self.buckets.table[0], found, anchors)
+        find_anchors(points, r, self.period, self.buckets.table_of_all, found, anchors)
         owners = self.volume.domain.owners(self.volume.domain.keys(anchors))
         owners = np.where(found, owners, comm.rank)  # nobody has these
         chosen = [np.flatnonzero(owners == rank) for rank in range(comm.size)]

@@ -23,7 +23,7 @@ from loki_core.kernels.face_transfer import (
     list_reaching,
     points_to_faces,
 )
-from loki_core.pipeline.task import Step
+from loki_core.pipeline.task import Step, Weights
 
 Array = NDArray[Any]
 
@@ -70,6 +70,18 @@ class Boundary:
     def forget(self) -> None:
         """Take the points anew, whatever the step: the state was put back."""
         self._taken_at = None
+
+    def weights(self, cost: float) -> Weights:
+        """What points weigh in the Buckets that they are in, and are worked on.
+
+        Args:
+            cost: Of a point (`data/cost_model.py`).
+        """
+        domain = self.carrier.domain
+        places = domain.bucket_coordinates(self.carrier.local("position"), label=self.carrier.name)
+        places = places[self.volume.buckets.stored(places)]
+        keys, counts = np.unique(domain.keys(places), return_counts=True)
+        return keys, cost * counts.astype(np.float64)
 
     def _take(self) -> None:
         self._reaching = None

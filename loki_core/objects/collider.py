@@ -134,6 +134,8 @@ class ColliderField(Object):
         targets: Objects around whose Buckets the field is measured.
     """
 
+    cost = 0.5  # of a voxel around a mesh in motion
+
     resolution: int = 8
     targets: list[Any] = field(default_factory=list)
 

@@ -705,8 +705,12 @@ class Rods(Solid):
             self._move_frames()
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Parts of strands may have come from other ranks: bring them together."""
-        self.redistribute()
+        """Find the strands again, which are whole in every part of a state.
+
+        They stay where they were, though their roots may have left the Buckets of this rank since:
+        a run that goes on without a restart leaves them there too, until it balances its load.
+        """
+        self._find_strands()
 
 
 def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:

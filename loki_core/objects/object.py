@@ -16,17 +16,13 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from loki_core.behavior import Behavior
-from loki_core.data.accessors import ChannelData
+from loki_core.data.cost_model import bucket_costs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError, SetupError
-from loki_core.pipeline.task import TaskOwner
+from loki_core.pipeline.task import TaskOwner, Weights
 from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
-
-#: Stored cost model of the load balance: a particle counts as two voxels. It is an estimate, and
-#: fixed, so that partitions are reproducible.
-PARTICLE_COST = 2.0
 
 
 @dataclass
@@ -67,7 +63,12 @@ class Object(TaskOwner):
         behavior: The declaration, with keyframes.
         settings: The declaration with the values of the current time.
         details: Channels of the whole Object, from its input stream.
+        kept_by: What its data are owned by: "bucket", wherever that is; or "body", which is whole.
+        element_cost: What an element costs in a substep, with all that acts on it; the Solver says.
     """
+
+    kept_by = "bucket"
+    cost = 1.0
 
     behavior: Any
     scope: Scope
@@ -78,6 +79,7 @@ class Object(TaskOwner):
         self.settings = self.behavior
         self.path = self.scope.path
         self.time = 0.0
+        self.element_cost = self.cost
 
     @property
     def label(self) -> str:
@@ -204,12 +206,16 @@ class Object(TaskOwner):
 
     # -- load balance ----------------------------------------------------------------------
 
-    def bucket_weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-        """Keys and cost of the Buckets that the Object has here, for the load balance."""
+    def weights(self) -> Weights:
+        """What the Object has here weighs in the load balance, by places on the curve.
+
+        The places are keys of Buckets, or, where `kept_by` is "body", those that
+        `GridDomain.home_keys` has for bodies. A place may come again.
+        """
         keys, weights = [np.empty(0, np.uint64)], [np.empty(0)]
         for holder in self.data.values():
             keys.append(holder.buckets.keys)
-            weights.append(_cost(holder))
+            weights.append(bucket_costs(holder, self.element_cost))
         return np.concatenate(keys), np.concatenate(weights)
 
     def redistribute(self) -> None:
@@ -219,11 +225,3 @@ class Object(TaskOwner):
                 holder.rebucketize()
             else:
                 holder.rebalance()  # type: ignore[attr-defined]
-
-
-def _cost(holder: ChannelData) -> NDArray[np.float64]:
-    if isinstance(holder, ParticleSystem):
-        counts = np.diff(holder.offsets)[: holder.buckets.local_count]
-        return PARTICLE_COST * counts.astype(np.float64) + 1.0
-    voxels = max((c.resolution**3 for c in holder.channels.values()), default=0)
-    return np.full(holder.buckets.local_count, float(voxels) + 1.0)

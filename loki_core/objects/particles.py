@@ -138,6 +138,8 @@ class ParticleObject(Behavior, kind="object"):
 class Particles(Joinable):
     """The particles of one Particle Object."""
 
+    cost = 0.17  # of a particle
+
     def __post_init__(self) -> None:
         super().__post_init__()
         dtype = self.scope.dtype

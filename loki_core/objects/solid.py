@@ -12,13 +12,16 @@ from numpy.typing import NDArray
 from loki_core.data.body_particles import BodyParticles
 from loki_core.kernels.lagrangian_step import first_bad_row
 from loki_core.objects.joinable import Joinable
-from loki_core.objects.object import PARTICLE_COST
+from loki_core.pipeline.task import Weights
 
 Int64 = NDArray[np.int64]
 
 
 class Solid(Joinable):
     """Particles that belong to bodies; what else has unknowns comes in subclasses."""
+
+    kept_by = "body"
+    cost = 0.75  # of a vertex, its share of the joint system included
 
     particles: BodyParticles
 
@@ -91,16 +94,14 @@ class Solid(Joinable):
     def count(self) -> int:
         return self.particles.count
 
-    def bucket_weights(self) -> tuple[NDArray[np.uint64], NDArray[np.float64]]:
-        """Bodies weigh where their first particle is, since they are owned there."""
-        keys, places = np.unique(self.particles.home_keys(), return_inverse=True)
+    def weights(self) -> Weights:
+        """Bodies weigh where their first particle is."""
         counts = np.diff(self.particles.body_offsets()).astype(np.float64)
-        weights = PARTICLE_COST * np.bincount(places, counts, minlength=len(keys))
-        return keys, weights.astype(np.float64)
+        return self.particles.home_keys(), self.element_cost * counts
 
     def owners(self) -> NDArray[np.int64]:
         """Rank that each local body belongs to."""
-        return self.scope.domain.owners(self.particles.home_keys()).astype(np.int64)
+        return self.scope.domain.body_owners(self.particles.home_keys()).astype(np.int64)
 
     def redistribute(self) -> None:
         """Move whole bodies to their ranks. Collective."""

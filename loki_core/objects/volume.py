@@ -31,7 +31,6 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.voxels import Voxels
 from loki_core.errors import DivergenceError, InputError, SetupError
-from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.mac_grid import (
     apply_forces,
     blow_in,
@@ -184,6 +183,8 @@ class Volume(Object):
         viscous: Whether a Viscosity Material acts, so that walls hold the gas.
     """
 
+    cost = 0.45  # of a voxel; with pressure it is 1, the unit of all costs
+
     def __post_init__(self) -> None:
         super().__post_init__()
         self.resolution = self._resolution()
@@ -212,6 +213,8 @@ class Volume(Object):
         self.geometry_version = 0
         self._geometry: Any = None
         self._wind = np.array(start.ambient_velocity, np.float64)  # that the air has followed
+        if start.reflection:
+            self.cost += 1.0  # the pressure is solved twice, once in the middle of advection
 
     def _resolution(self) -> int:
         domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
@@ -361,9 +364,8 @@ class Volume(Object):
             domain, needed = self.scope.domain, needed_regions(self, dt=step.dt)
             # Padding is made anew where half of it is used up, so that Buckets, and with them the
             # matrices, stay for several steps; now and then those that hold nothing go.
-            least = pack_buckets(self._padded(needed, 2))
-            tracked = pack_buckets(self.volume.buckets.all_coords)
-            lacks = domain.comm.any(not np.isin(least, tracked).all())
+            least = self._padded(needed, 2)
+            lacks = domain.comm.any(not self.volume.buckets.stored(least).all())
             is_empty = not domain.comm.any(len(needed.coords) > 0)
             if lacks or is_empty or step.substep % TRIM_EVERY == 0:
                 self.volume.set_buckets(self._padded(needed))

@@ -29,7 +29,7 @@ from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, Task, task
+from loki_core.pipeline.task import Step, Task, Weights, task
 
 Float = NDArray[np.float64]
 
@@ -80,6 +80,10 @@ class CoupledBuoyancyAction(Operator):
     @property
     def pushes_fluid(self) -> bool:
         return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    def weights(self) -> Weights:
+        """Most of the work is with points in the Buckets of the fluid."""
+        return self.boundary.weights(cost=0.9)
 
     @property
     def data(self) -> dict[str, ChannelData]:

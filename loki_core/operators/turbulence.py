@@ -63,6 +63,8 @@ class TurbulenceForce(Behavior, kind="force"):
 class TurbulenceAction(Action, behavior=TurbulenceForce):
     """Adds the noise to the faces of a volume."""
 
+    cost = 0.1
+
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.need_force()

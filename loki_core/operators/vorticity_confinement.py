@@ -42,6 +42,8 @@ class VorticityConfinementOperator(Behavior, kind="operator"):
 class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator):
     """Adds the confinement force to the faces of a volume."""
 
+    cost = 0.09
+
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.need_force()

@@ -33,7 +33,9 @@ from loki_core.objects.object import Object, Scope
 from loki_core.objects.solid import Solid
 from loki_core.objects.solid_system import SolidSystem
 from loki_core.parallel.comm import Communicator, world
+from loki_core.parallel.observed import ObservedCommunicator
 from loki_core.pipeline.action import Action
+from loki_core.pipeline.balancing import LoadBalancer
 from loki_core.pipeline.domain import make_domain
 from loki_core.pipeline.schedule import Schedule, ScheduledTask, build_schedule
 from loki_core.pipeline.stages import Stage
@@ -77,6 +79,9 @@ class Solver:
         self.setup = setup
         self.settings = setup.settings
         self.comm = world() if comm is None else comm
+        by_timings = self.settings.balance_weights == "timings"
+        if by_timings:
+            self.comm = ObservedCommunicator(self.comm)
         if threads is not None:
             from loki_core.kernels.jit import set_thread_count
 
@@ -94,6 +99,8 @@ class Solver:
         self._task_observers: list[Callable[[str], None]] = []
         self._cancelled = False
         self._create()
+        acting = (action for some in self.actions.values() for action in some)
+        self.balancer = LoadBalancer(self.domain, self.objects, acting, by_timings=by_timings)
         self._warn_of_idle_inputs()
         self.schedule: Schedule = {}
         self._ingest()
@@ -155,11 +162,11 @@ class Solver:
         if stage is Stage.BALANCE_LOAD:
             every = self.settings.balance_every
             if every and step.substep % every == 0:
-                self.balance()
+                self.balancer.balance(step.substep, over=every)
         for scheduled in self.schedule[stage]:
             for observer in self._task_observers:
                 observer(scheduled.label)
-            with scheduled.statistics.measure(self.comm):
+            with scheduled.statistics.measure(self.comm), self.balancer.measure(scheduled.owner):
                 error = self._run_task(scheduled, step)
             scheduled.statistics.iterations += scheduled.owner.iterations
             scheduled.owner.iterations = 0
@@ -174,6 +181,7 @@ class Solver:
 
     def accept_substep(self, step: Step) -> None:
         """Call the observers of SUBSTEP_END: only substeps that stay are seen."""
+        self.balancer.accept_substep()
         self._call_observers(Stage.SUBSTEP_END, step)
 
     def _call_observers(self, stage: Stage, step: Step) -> None:
@@ -181,17 +189,8 @@ class Solver:
             callback(self, step)
 
     def balance(self) -> None:
-        """Cut the curve by the present cost of Buckets and move data accordingly."""
-        keys, weights = [np.empty(0, np.uint64)], [np.empty(0)]
-        for item in self.objects.values():
-            item_keys, item_weights = item.bucket_weights()
-            keys.append(item_keys)
-            weights.append(item_weights)
-        all_keys, places = np.unique(np.concatenate(keys), return_inverse=True)
-        summed = np.bincount(places, np.concatenate(weights), minlength=len(all_keys))
-        if self.domain.balance(all_keys, summed.astype(np.float64)):
-            for item in self.objects.values():
-                item.redistribute()
+        """Cut the curve by the present cost of Buckets and move data, whatever that costs."""
+        self.balancer.balance(self.timeline.substep)
 
     def _run_task(self, scheduled: ScheduledTask, step: Step) -> LokiError | None:
         """Run one Task; returns an error that all ranks can still agree on."""
@@ -402,6 +401,14 @@ class Solver:
             for stage in Stage
             for scheduled in self.schedule[stage]
         ]
+
+    def balances(self) -> list[dict[str, Any]]:
+        """Every look at the load balance in this process, the last thousand, oldest first.
+
+        Imbalance is the weight of the heaviest rank over the mean, before and after; the document
+        of each is a `BalanceReport`. One rank alone has none.
+        """
+        return self.balancer.to_documents()
 
     def exchanges(self) -> dict[str, dict[str, Any]]:
         """What every coupling has exchanged so far, over all ranks, and what is missing."""

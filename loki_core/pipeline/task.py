@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.pipeline.stages import Stage
 
 Function = TypeVar("Function", bound=Callable[..., None])
+#: Places on the space-filling curve, and what weighs there in the load balance.
+Weights = tuple[NDArray[np.uint64], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,12 @@ class TaskOwner:
         data: Particle Systems and Discrete Volumes by the names that Tasks use.
         iterations: Iterations of the last solve, for the statistics; 0 where there are none.
         warning: What the user should know of the last Task, such as a solver that was replaced.
+        cost: Work on one element in a substep, for the load balance, in voxels of smoke
+            (`data/cost_model.py`): of an Object's own, or, for an Action, of those it acts on.
     """
 
     path: str = ""
+    cost: float = 0.0
     iterations: int = 0
     warning: str = ""
 
@@ -111,6 +119,14 @@ class TaskOwner:
     ) -> tuple[Stage, Declaration]:
         """Complete a declaration with what only the instance knows, such as painted channels."""
         return stage, declaration
+
+    def weights(self) -> Weights:
+        """What weighs here in the load balance; a place may come again, and be any rank's.
+
+        Objects weigh what they own. Actions add to that by `cost`; one whose work is elsewhere,
+        such as in the Buckets of another Object, says here where.
+        """
+        return np.empty(0, np.uint64), np.empty(0)
 
     def state(self) -> dict[str, Any]:
         """Everything beyond `data` that changes the numbers, as a plain document."""

@@ -11,6 +11,7 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import Group, SolverSetup
+from tests.ranks import balance_at_every_look
 from tests.skeleton.chain import ChainDistance, ChainObject
 from tests.skeleton.grid_particles import GridParticleObject
 from tests.skeleton.poisson import PoissonObject
@@ -90,6 +91,7 @@ def poisson(variant: str) -> dict[str, np.ndarray]:
 
 if __name__ == "__main__":
     comm = world()
+    balance_at_every_look()
     with one_fails_all_fail(comm):
         variant = sys.argv[3] if len(sys.argv) > 3 else ""
         found = {"chain": chain, "grid_particles": grid_particles, "poisson": poisson}[sys.argv[2]](

@@ -8,6 +8,7 @@ import pytest
 from loki_core.data.bucket_set import BucketSet, Slabs
 from loki_core.data.grid_domain import EMPTY, FINER, BoundaryCondition, GridDomain
 from loki_core.errors import LokiError
+from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
 from loki_core.parallel.comm import SerialCommunicator
 
 OFFSETS = [(n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1) for n in range(27)]
@@ -231,3 +232,65 @@ def test_slabs_are_sorted_once_each_and_know_their_size():
     np.testing.assert_array_equal(slabs.directions, [13, 26, 4])
     # A whole Bucket, a corner of 2^3, a face of 2 x 8 x 8.
     np.testing.assert_array_equal(slabs.value_counts(8, 2), [512, 8, 128])
+
+
+# -- one of several ranks ------------------------------------------------------------------
+
+
+class OneOfSeveral(SerialCommunicator):
+    """A rank of several that all know the same Buckets, in curve order."""
+
+    def __init__(self, rank, coords, keys, cuts):
+        self.rank, self.size = rank, len(cuts) - 1
+        levels = np.zeros(len(keys), np.uint8)
+        self.known = {"uint64": (keys, 1), "int32": (coords.reshape(-1), 3), "uint8": (levels, 1)}
+        self.ends = np.searchsorted(keys, cuts[1:-1])
+
+    def all_gather(self, array):
+        values, width = self.known[array.dtype.name]
+        return np.split(values, width * self.ends)
+
+
+@pytest.mark.parametrize("is_periodic", [False, True])
+def test_a_rank_among_others_knows_all_that_touch_it_and_only_those(is_periodic):
+    rng = np.random.default_rng(8)
+    counts = (8, 8, 8)
+    kinds = ("periodic",) * 3 if is_periodic else ("open",) * 3
+    lattice = np.stack(np.meshgrid(*map(np.arange, counts), indexing="ij"), -1).reshape(-1, 3)
+    coords = lattice[rng.random(len(lattice)) < 0.5].astype(np.int32)
+    keys = make_domain(counts=counts, kinds=kinds).keys(coords)
+    order = np.argsort(keys)
+    coords, keys = coords[order], keys[order]
+    cuts = np.array([0, *keys[[40, 41, 130]], 1 << 54], np.uint64)  # one rank has one Bucket
+    owners = np.searchsorted(cuts[1:-1], keys, side="right")
+    for rank in range(4):
+        comm = OneOfSeveral(rank, coords, keys, cuts)
+        domain = make_domain(counts=counts, kinds=kinds, comm=comm)
+        domain.cuts = cuts
+        buckets = BucketSet(domain, coords[owners == rank])
+        np.testing.assert_array_equal(buckets.all_owners, owners)
+        steps = coords[:, None] - coords[owners == rank][None]
+        if is_periodic:
+            steps = (steps + 4) % 8 - 4
+        touches = np.any(np.abs(steps).max(axis=2) <= 1, axis=1)
+        expected = np.flatnonzero(touches & (owners != rank))
+        np.testing.assert_array_equal(buckets.ghosts, expected)
+        codes = pack_buckets(coords)
+        found = find_buckets(*buckets.table, codes=codes)
+        np.testing.assert_array_equal(np.flatnonzero(found >= 0), np.flatnonzero(touches))
+        assert np.all(find_buckets(buckets.table_of_all, np.arange(len(buckets.table_of_all),
+                      dtype=np.int32), codes=codes) >= 0)  # fmt: skip
+        is_stored = buckets.stored(lattice.astype(np.int32))
+        np.testing.assert_array_equal(np.sort(pack_buckets(lattice[is_stored])), np.sort(codes))
+
+
+def test_nothing_is_stored_in_an_empty_set():
+    buckets = BucketSet(make_domain(), np.empty((0, 3), np.int32))
+    assert not buckets.stored(np.zeros((2, 3), np.int32)).any()
+
+
+def test_a_coarse_bucket_is_not_one_of_level_0():
+    coords, levels = np.array([[0, 0, 0], [2, 0, 0]], np.int32), np.array([1, 0], np.uint8)
+    buckets = BucketSet(make_domain(), coords, levels)
+    asked = np.array([[0, 0, 0], [2, 0, 0], [3, 0, 0]], np.int32)
+    np.testing.assert_array_equal(buckets.stored(asked), [False, True, False])

@@ -230,6 +230,42 @@ def test_balance_cuts_by_weight_and_says_whether_anything_changed():
     assert set(domain.owners(np.array([0, (1 << 54) - 1], np.uint64))) == {0, 3}
 
 
+class OneOfTwins(SerialCommunicator):
+    """Rank 0 of two that have the same to say."""
+
+    size = 2
+
+    def all_gather(self, array):
+        return [array, array]
+
+
+def test_a_bucket_that_two_ranks_weigh_is_cut_once():
+    domain = GridDomain(1.0, comm=OneOfTwins())
+    keys = np.array([10, 20, 30, 40], np.uint64)
+    assert domain.balance(keys, np.ones(4))
+    np.testing.assert_array_equal(domain.cuts, [0, 30, 1 << 54])
+    np.testing.assert_array_equal(domain.owners(keys), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize("curve", ["hilbert", "morton"])
+def test_places_of_bodies_refine_those_of_their_buckets(curve):
+    places = np.random.default_rng(4).uniform(-3.0, 3.0, (200, 3))
+    domain = GridDomain(0.5, curve=curve)
+    homes = domain.home_keys(places, label="places")
+    buckets = domain.keys(domain.bucket_coordinates(places))
+    np.testing.assert_array_equal(homes >> np.uint64(9), buckets)
+    assert len(np.unique(homes)) > len(np.unique(buckets)) / 2
+    same = GridDomain(0.5, curve=curve, comm=OneOfFour())
+    np.testing.assert_array_equal(same.body_owners(homes), same.owners(buckets))  # at the start
+
+
+def test_places_of_bodies_are_the_same_beyond_a_periodic_side():
+    domain = periodic_domain(0.25)
+    inside = np.random.default_rng(5).random((50, 3)) * 0.9
+    beyond = domain.home_keys(inside + np.array([1.0, -1.0, 2.0]), label="places")
+    np.testing.assert_array_equal(beyond, domain.home_keys(inside, label="places"))
+
+
 def test_balance_without_buckets_keeps_the_cuts():
     domain = GridDomain(1.0, comm=OneOfFour())
     before = domain.cuts.copy()

@@ -7,7 +7,16 @@ import pytest
 
 from loki_core.data.bucket_set import BucketSet
 from loki_core.data.grid_domain import GridDomain
-from loki_core.data.load_balance import cut_by_weight, maximum_over_mean
+from loki_core.data.load_balance import (
+    JOURNEY,
+    RENEWAL,
+    Prospect,
+    cut_by_weight,
+    foresee,
+    join_runs,
+    maximum_over_mean,
+)
+from loki_core.parallel.comm import SerialCommunicator
 
 PARTS = 16
 
@@ -82,6 +91,46 @@ def test_one_heavy_bucket_has_a_part_for_itself():
     assert np.diff(ends[cuts]).max() <= 1000.0 + 1e-6
 
 
+# -- runs, and what pays -------------------------------------------------------------------
+
+
+def test_joined_runs_keep_all_weight_and_cut_nearly_as_well():
+    weights = uneven_weights(np.random.default_rng(5), 10_000, PARTS)
+    keys = np.arange(10_000, dtype=np.uint64) * np.uint64(7)
+    places, joined = join_runs(keys, weights, 64 * PARTS)
+    assert len(places) == len(joined) <= 64 * PARTS
+    assert places[0] == 0 and np.all(np.diff(places.astype(np.int64)) > 0)
+    np.testing.assert_allclose(joined.sum(), weights.sum(), rtol=1e-12)
+    cuts = np.searchsorted(keys, np.append(places, keys[-1] + np.uint64(1)))
+    cuts = cuts[cut_by_weight(joined, PARTS)]
+    assert_covers(cuts, 10_000, PARTS)
+    # A run is 1/64 of a part, so no part gains more than that.
+    best = maximum_over_mean(weights, cut_by_weight(weights, PARTS))
+    assert maximum_over_mean(weights, cuts) <= best + 1.0 / 64.0
+
+
+@pytest.mark.parametrize("weights", [np.ones(5), np.zeros(100), np.eye(1, 100, 40)[0]])
+def test_runs_of_few_or_weightless_buckets(weights):
+    keys = np.arange(len(weights), dtype=np.uint64)
+    places, joined = join_runs(keys, weights, 8)
+    assert 1 <= len(places) <= 8 and places[0] == 0
+    assert joined.sum() == weights.sum() and np.all(joined >= 0.0)
+
+
+def test_a_change_pays_when_its_gain_until_the_next_exceeds_its_cost():
+    prospect = Prospect(before=1.5, after=1.0, mean=1.0, moved=0.5)
+    enough = (RENEWAL * 1.0 + JOURNEY * 0.5) / 0.5
+    assert not prospect.pays(enough - 1) and prospect.pays(enough + 1)
+    assert prospect.imbalance_before == 1.5 and prospect.imbalance_after == 1.0
+
+
+def test_no_gain_never_pays():
+    assert not Prospect(before=1.0, after=1.0, mean=1.0, moved=0.0).pays(1e9)
+    assert not Prospect(before=1.0, after=1.2, mean=1.0, moved=0.3).pays(1e9)
+    nothing = Prospect(0.0, 0.0, 0.0, 0.0)
+    assert not nothing.pays(20) and nothing.imbalance_before == nothing.imbalance_after == 1.0
+
+
 # -- Hilbert against Morton ----------------------------------------------------------------
 
 
@@ -119,3 +168,15 @@ def test_hilbert_keeps_no_more_ghosts_than_morton():
     assert ghosts.min() > 0
     hilbert, morton = ghosts.mean(axis=0)
     assert hilbert <= morton, (hilbert, morton)
+
+
+# -- what is foreseen ----------------------------------------------------------------------
+
+
+def test_a_prospect_weighs_ranks_as_they_are_and_as_they_would_be():
+    one = SerialCommunicator()
+    weights = np.array([1.0, 2.0, 3.0])
+    here = np.zeros(3, np.int32)
+    assert foresee(one, here, here, weights) == Prospect(6.0, 6.0, 6.0, 0.0)
+    nothing = np.empty(0, np.int32)
+    assert foresee(one, nothing, nothing, np.empty(0)) == Prospect(0.0, 0.0, 0.0, 0.0)

@@ -11,6 +11,7 @@ import numpy as np
 
 import loki_core as lk
 from loki_core.parallel.comm import one_fails_all_fail, world
+from tests.ranks import balance_at_every_look
 
 MODES = {
     "once": {},
@@ -56,6 +57,7 @@ def rods(name, mode):
 
 def main(target, mode):
     comm = world()
+    balance_at_every_look()
     chosen = dict(MODES[mode])
     every_step, friction = chosen.pop("every_step", False), chosen.pop("friction", 0.0)
     strands, way = chosen.pop("strands", 12), chosen.pop("mode", "stiffness")

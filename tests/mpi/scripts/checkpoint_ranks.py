@@ -22,6 +22,7 @@ from loki_core.pipeline.repartition import state_for_rank
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 from serialization.checkpoint_file import commit_checkpoint, open_checkpoint, write_rank_state
+from tests.ranks import balance_at_every_look
 
 CHECKPOINT, LAST = 4, 7
 
@@ -98,6 +99,7 @@ def resume(comm, folder):
 
 def main(target, way, folder):
     comm = world()
+    balance_at_every_look()
     with one_fails_all_fail(comm):
         solver = {"run": run, "resume": resume, "cancel": cancel}[way](comm, folder)
         names = [n for n in solver.object("dust").particles.channels if n != "jacobian"]

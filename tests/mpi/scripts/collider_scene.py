@@ -20,6 +20,7 @@ from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import task
 from loki_core.solver_setup import Group, SolverSetup
+from tests.ranks import balance_at_every_look
 
 RADIUS = 0.3
 SPEED, TURN = np.array([1.5, 0.0, 0.6]), 4.0  # m/s, 1/s about y
@@ -156,6 +157,7 @@ def samples(comm, collider):
 
 def main(target):
     comm = world()
+    balance_at_every_look()
     with one_fails_all_fail(comm):
         solver = make_solver(define_air(), comm)
         solver.run(3)

@@ -12,6 +12,7 @@ import trimesh
 
 import loki_core as lk
 from loki_core.parallel.comm import one_fails_all_fail, world
+from tests.ranks import balance_at_every_look
 
 RADIUS = 0.1
 PATH = "Hair/CurvesObject"
@@ -56,6 +57,7 @@ def make_solver(comm=None):
 
 def main(target):
     comm = world()
+    balance_at_every_look()
     with one_fails_all_fail(comm):
         solver = make_solver(comm)
         solver.run(12)

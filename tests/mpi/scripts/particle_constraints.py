@@ -12,6 +12,7 @@ import trimesh
 
 import loki_core as lk
 from loki_core.parallel.comm import one_fails_all_fail, world
+from tests.ranks import balance_at_every_look
 
 DUST, RODS = "Dust/ParticleObject", "Rods/CurvesObject"
 MODES = {
@@ -74,6 +75,7 @@ def attachments(every_step, friction):
 
 def main(target, mode):
     comm = world()
+    balance_at_every_look()
     chosen = {"attached": True, "every_step": False, "friction": 0.0, "count": 150, **MODES[mode]}
     attached, count = chosen.pop("attached"), chosen.pop("count")
     every_step, friction = chosen.pop("every_step"), chosen.pop("friction")

@@ -15,6 +15,7 @@ import loki_core as lk
 from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.repartition import state_for_rank
 from serialization.checkpoint_file import commit_checkpoint, open_checkpoint, write_rank_state
+from tests.ranks import balance_at_every_look
 
 CHECKPOINT, LAST = 3, 6
 STRANDS = 40
@@ -117,6 +118,7 @@ def run(comm, scene, way="run", folder=None):
 
 def main(target, scene, *rest):
     comm = world()
+    balance_at_every_look()
     with one_fails_all_fail(comm):
         solver = run(comm, scene, *rest)
         found = {name: solver.read("Hair/CurvesObject", name) for name in CHANNELS}

@@ -30,6 +30,7 @@ from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 from loki_graph.nodes.shape_source import unit_sphere
+from tests.ranks import balance_at_every_look
 
 H = 0.125
 SMOKE = ("density", "temperature", "velocity")
@@ -103,6 +104,7 @@ def failing_burner(frame):
 
 def main(target, case, steps="3"):
     comm = world()
+    balance_at_every_look()
     saved = {}
     with one_fails_all_fail(comm):
         solver = Solver(*build(case), comm=comm)
