@@ -18,11 +18,10 @@ from typing import Any
 
 from bridges.live.live_run import ANSWER_SECONDS, Frame, Run, RunEvent, RunFailed
 from bridges.live.local_server import default_root, ensure_server
-from bridges.live.protocol import Message
+from bridges.live.protocol import Message, document_part
 from bridges.live.scene_document import document_to_send
 from bridges.live.security import KeyFolder, credentials_for
 from bridges.live.wire import ConnectionLost, Refused, Wire
-from serialization.codec import encode
 
 __all__ = [
     "Client",
@@ -118,20 +117,15 @@ class Client:
         streams = {name: one for name, one in inputs.items() if name not in functions}
         made = Run(self, run, credit=credit)
         made._functions = functions
-        self._runs[run] = made
-        content = {
-            "run": run,
+        asked = {
+            "document": document_to_send(scene),
             "inputs": sorted(streams),
             "animated": sorted({*functions, *animated}),
             "options": options,
-            "credit": credit,
         }
-        payload = encode(document_to_send(scene))
-        try:
-            made.state = self._wire.ask("submit", content, payload).wait(ANSWER_SECONDS)["state"]
-        except BaseException:
-            self._runs.pop(run, None)
-            raise
+        content = {"run": run, "credit": credit}
+        answer = self._follow(made, "submit", content, document_part(asked))
+        made.state = answer["state"]
         for name, stream in streams.items():
             made.send_input(name, stream)
         return made
@@ -148,15 +142,24 @@ class Client:
         made = Run(self, run, credit=credit)
         made.last_frame = after
         made._functions = dict(inputs or {})
-        self._runs[run] = made
         content = {"run": run, "after": after, "credit": credit}
-        try:
-            found = self._wire.ask("attach", content).wait(ANSWER_SECONDS)
-        except BaseException:
-            self._runs.pop(run, None)
-            raise
+        found = self._follow(made, "attach", content)
         made.state, made.message = found["state"], found["message"]
         return made
+
+    def _follow(
+        self, run: Run, kind: str, content: dict[str, Any], payload: Sequence[Any] = ()
+    ) -> dict[str, Any]:
+        """Ask for a run and let it hear from the server; if that is refused all is as before."""
+        former = self._runs.get(run.name)
+        self._runs[run.name] = run
+        try:
+            return self._wire.ask(kind, content, payload).wait(ANSWER_SECONDS)
+        except BaseException:
+            self._runs.pop(run.name, None)
+            if former is not None:
+                self._runs[run.name] = former
+            raise
 
     def status(self, run: str | None = None) -> dict[str, Any]:
         """Return what the server does: its runs, and itself."""
@@ -181,6 +184,8 @@ class Client:
     def close(self) -> None:
         """End the connection; runs go on, or stop, as they were told."""
         self._wire.close()
+        for run in list(self._runs.values()):
+            run._lost("the client was closed")
 
     def __enter__(self) -> Client:
         return self

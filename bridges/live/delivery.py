@@ -7,17 +7,21 @@ not kept are sent out of shared memory, which is free again when all of it has l
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from bridges.live.protocol import document_part
 from bridges.live.run_folder import RunFolder
 from bridges.live.segments import SegmentReader, map_file
 from loki_core.errors import FormatError, InputError
 from serialization.codec import packed_frames
 from serialization.frame_cache import FrameCacheReader, whole_frames
+
+logger = logging.getLogger("loki.live")
 
 MOST_CREDIT = 10_000
 
@@ -96,6 +100,10 @@ class Delivery:
         self._results.append(result)
         self.wake()
 
+    def release(self) -> None:
+        """Let go the shared memory of a worker that is gone."""
+        self._segments.release()
+
     def clear_results(self) -> None:
         """Forget frames of a worker that is gone."""
         self._results.clear()
@@ -126,13 +134,12 @@ class Delivery:
             if self._frames is None:
                 self._frames = whole_frames(self._folder.cache)
             for attachment in list(self.attachments.values()):
-                self._pump_kept(attachment, self._frames, results)
+                self._pump_kept(attachment, self._frames, results, is_over=end is not None)
         else:
             self._pump_results()
         for attachment in self.attachments.values():
             if end is not None and not attachment.ended and not self._is_behind(attachment):
-                attachment.ended = True
-                self._send(
+                sent = self._send(
                     attachment.session,
                     "end",
                     {
@@ -142,20 +149,27 @@ class Delivery:
                         "frame": attachment.delivered,
                     },
                 )
+                attachment.ended = sent is not None  # else it has not joined: later
 
     def _is_behind(self, attachment: Attachment) -> bool:
         frames = [*(self._frames or ()), *(one.frame for one in self._results)]
         return any(attachment.wants(frame) for frame in frames[-1:])
 
-    def _pump_kept(self, attachment: Attachment, frames: Sequence[int], results: str) -> None:
+    def _pump_kept(
+        self, attachment: Attachment, frames: Sequence[int], results: str, *, is_over: bool
+    ) -> None:
         start = 0 if attachment.delivered is None else bisect_right(frames, attachment.delivered)
         for frame in frames[start:]:
             if attachment.credit <= 0:
                 return
             try:
                 content, payload = self._read(frame, results)
-            except (FormatError, InputError, OSError):
-                return  # a restarted run is writing it anew; its next event brings us back
+            except (FormatError, InputError, OSError, ValueError) as error:
+                if not is_over:
+                    return  # a restarted run is writing it anew; its next event brings us back
+                logger.warning("frame %d of run %s: %s", frame, self._folder.name, error)
+                attachment.delivered = frame  # it is lost; the others are not
+                continue
             kind = "frame" if results == "frames" else "manifest"
             if self._send(attachment.session, kind, content, payload) is None:
                 return
@@ -168,7 +182,7 @@ class Delivery:
         content: dict[str, Any] = {"run": self._folder.name, "frame": frame}
         if results == "manifest":
             folder = str(self._folder.cache.resolve())
-            return {**content, "folder": folder, "index": index}, []
+            return {**content, "folder": folder}, document_part(index)
         objects, payload = [], []
         for path, entries in index["objects"].items():
             for entry in entries:
@@ -176,26 +190,27 @@ class Delivery:
                 parts = packed_frames(memoryview(area), label=entry["file"])
                 objects.append([path, len(parts)])
                 payload += parts
-        return {**content, "objects": objects, "statistics": index["statistics"]}, payload
+        told = {"objects": objects, "statistics": index["statistics"]}
+        return content, [*document_part(told), *payload]
 
     def _pump_results(self) -> None:
         while self._results:
             ready = [one for one in self.attachments.values() if one.credit > 0]
             if not ready:
                 return
-            result = self._results.popleft()
+            result = self._results[0]
+            told = {"objects": result.objects, "statistics": result.statistics}
             parts = self._segments.parts(result.segment, result.sizes)
-            content = {
-                "run": self._folder.name,
-                "frame": result.frame,
-                "objects": result.objects,
-                "statistics": result.statistics,
-            }
+            payload = [*document_part(told), *parts]
+            content = {"run": self._folder.name, "frame": result.frame}
             trackers = []
             for attachment in ready:
-                tracker = self._send(attachment.session, "frame", content, parts, track=True)
+                tracker = self._send(attachment.session, "frame", content, payload, track=True)
                 if tracker is not None:
                     trackers.append(tracker)
                     attachment.delivered = result.frame
                     attachment.credit -= 1
+            if not trackers:
+                return  # nobody has joined yet
+            self._results.popleft()
             self._leaving.append((result.segment, trackers))

@@ -18,6 +18,7 @@ from bridges.live.protocol import (
     PROTOCOL_VERSION,
     Message,
     ProtocolError,
+    document_part,
     message_parts,
     read_message,
     version_words,
@@ -26,6 +27,7 @@ from bridges.live.security import KeyFolder, guard_for
 from bridges.live.sessions import OWNER, Session, Sessions
 from bridges.live.sockets import (
     POLLIN,
+    TOKEN_USER,
     ConnectionWatch,
     Context,
     Doorkeeper,
@@ -154,7 +156,8 @@ class FrontDesk:
                 words = "a handshake failed" if what == "failed" else "a connection ended"
                 logger.info("%s: %s", watch.name, words)
         for name, socket in self._sockets:
-            for _ in range(100):  # then somebody else has a turn
+            # inputs may be large, and control must not wait for many of them
+            for _ in range(100 if name == "control" else 4):
                 parts = receive(socket)
                 if parts is None:
                     break
@@ -181,7 +184,7 @@ class FrontDesk:
             message = read_message(rest, sender="client", socket=name)
             sequence = message.sequence
             user = user_of(parts, OWNER)
-            user = OWNER if user == "token" else user
+            user = OWNER if user == TOKEN_USER else user
             if message.type == "hello":
                 self._hello(socket, route, message, user)
                 return
@@ -194,7 +197,7 @@ class FrontDesk:
             else:
                 result = self._on_request(session, message)
                 if name == "control":
-                    self.reply(session, "done", {"result": result or {}}, sequence)
+                    self.reply(session, "done", {}, sequence, document_part(result or {}))
         except LokiError as error:
             self._refuse(name, socket, route, session, sequence, error)
         except OSError as error:
@@ -232,10 +235,17 @@ class FrontDesk:
         )
         send(socket, [route, *message_parts(message)])
 
-    def reply(self, session: Session, kind: str, content: dict[str, Any], to: int) -> None:
+    def reply(
+        self,
+        session: Session,
+        kind: str,
+        content: dict[str, Any],
+        to: int = 0,
+        payload: Sequence[Any] = (),
+    ) -> None:
         """Send a control message to a session, which ends if it cannot be reached."""
         session.sent["control"] += 1
-        message = Message(kind, content, session.id, session.sent["control"], to)
+        message = Message(kind, content, session.id, session.sent["control"], to, payload)
         route = session.routes["control"]
         if send(session.socket, [route, *message_parts(message)]) is None:
             self.end(session)
@@ -262,6 +272,8 @@ class FrontDesk:
         versions = [one for one in message.content["versions"] if type(one) is int]
         if not any(OLDEST_VERSION <= one <= PROTOCOL_VERSION for one in versions):
             raise ProtocolError("version", version_words(", ".join(map(str, versions)) or "none"))
+        for former in self.sessions.on_route(route):  # one connection, one session
+            self.end(former)
         session = self.sessions.open(
             socket,
             route,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridges.live.buffer_pool import BufferPool
-from bridges.live.protocol import Message
+from bridges.live.protocol import Message, document_part, read_document
 from bridges.live.segments import part_views
 from bridges.live.sent_arrays import SentArrays
 from bridges.live.wire import ConnectionLost
@@ -45,15 +45,16 @@ class Frame:
         self._parts: dict[str, list[list[Any]]] = {}
         self._streams: dict[str, Any] = {}
         self.number: int = message.content["frame"]
-        self.statistics: dict[str, Any] = message.content.get("statistics") or {}
-        self.manifest: dict[str, Any] | None = message.content.get("index")
+        told = read_document(message.payload[:1])
+        self.statistics: dict[str, Any] = told["statistics"]
         #: Where the frame lies on the disk, if only that was sent.
         self.folder: str | None = message.content.get("folder")
-        start = 0
-        for path, count in message.content.get("objects") or ():
+        self.manifest: dict[str, Any] | None = told if self.folder is not None else None
+        start = 1
+        for path, count in told["objects"] if self.folder is None else ():
             self._parts.setdefault(path, []).append(list(message.payload[start : start + count]))
             start += count
-        self.nbytes = sum(len(part) for part in message.payload)
+        self.nbytes = sum(len(part) for part in message.payload[1:])
         self._is_held = True
 
     @property
@@ -84,7 +85,7 @@ class Frame:
         """Let the server send another frame in place of this one."""
         if self._is_held:
             self._is_held = False
-            self._run._grant(1)
+            self._run._let_go()
 
 
 class _Flight(NamedTuple):
@@ -98,7 +99,7 @@ class _Flight(NamedTuple):
 
 @dataclass(frozen=True)
 class RunEvent:
-    """Something that happened: `kind` is "frame" with a frame, or the name of an event.
+    """Something that happened: `kind` is the name of an event, or "data" with a frame.
 
     Besides the events of `wtloki run --json` there are "state", "need" (inputs of a frame),
     "disconnected", "reconnected", "data" (a frame has come) and "end" (nothing more comes).
@@ -129,6 +130,9 @@ class Run:
         self._in_flight: dict[int, _Flight] = {}
         self._pool = BufferPool()
         self._room = threading.Condition()
+        self._is_lost = False
+        self._sizes: dict[str, int] = {}  # of the last of each input
+        self._unreleased = 0  # frames that use up credit
         self._attached = True
 
     # -- what comes ------------------------------------------------------------------------------
@@ -221,17 +225,24 @@ class Run:
     def send_input(self, name: str, stream: Any, frame: int | None = None) -> None:
         """Send a stream for all frames, or for one; wait while the server is behind.
 
+        Raises:
+            ConnectionLost: The server is gone; an event `need` will ask for the input again.
+
         Only arrays that changed since the last call travel. Those of a frame are copied, so the
         host may fill its own again at once.
         """
         parts = encode(stream)
         size = sum(memoryview(part).nbytes for part in parts)
         with self._room:
-            window = self._client.input_window
-            self._room.wait_for(
-                lambda: not self._in_flight or self._in_flight_bytes() + size <= window
-            )
-            self._post_input(name, frame, parts)
+            self._room.wait_for(lambda: self._has_room(size) or self._is_lost)
+            if self._is_lost:
+                raise ConnectionLost(f"run {self.name}: {self._client.lost_because}")
+            self._sizes[name] = size
+            self._post_input(name, None if frame is None else int(frame), parts)
+
+    def _has_room(self, size: int) -> bool:
+        held = self._in_flight_bytes()
+        return held == 0 or held + size <= self._client.input_window
 
     def _in_flight_bytes(self) -> int:
         return sum(one.size for one in self._in_flight.values())
@@ -252,7 +263,8 @@ class Run:
 
     def set(self, *changes: str) -> None:
         """Change parameters from the next frame on: `Group/Behavior.parameter=value`."""
-        self._ask("change", changes=list(changes))
+        payload = document_part(list(changes))
+        self._client._wire.ask("change", {"run": self.name}, payload).wait(ANSWER_SECONDS)
 
     def pause(self) -> None:
         """Hold the run at the end of its frame."""
@@ -284,27 +296,41 @@ class Run:
     def _ask(self, kind: str, **content: Any) -> dict[str, Any]:
         return self._client._wire.ask(kind, {"run": self.name, **content}).wait(ANSWER_SECONDS)
 
-    def _grant(self, frames: int) -> None:
+    def _let_go(self) -> None:
+        self._unreleased -= 1
         if self._attached:
-            self._client._wire.tell("credit", {"run": self.name, "frames": frames})
+            self._client._wire.tell("credit", {"run": self.name, "frames": 1})
 
     def _feed(self, wanted: int | None = None) -> None:
         """Send inputs that are functions of the frame, a little ahead of the solver."""
         if not self._functions:
             return
-        if wanted is not None and (self._next_input is None or wanted > self._next_input):
-            self._next_input = wanted
-        if self._next_input is None:
-            return
-        reached = self.last_frame if self.last_frame is not None else self._next_input
-        end = max(reached, wanted or reached) + FRAMES_AHEAD
+        with self._room:
+            if wanted is not None and (self._next_input is None or wanted > self._next_input):
+                self._next_input = wanted
+            if self._next_input is None:
+                return
+            reached = self.last_frame if self.last_frame is not None else self._next_input
+            end = max(reached, wanted or reached) + FRAMES_AHEAD
         if self._final_frame is not None:
             end = min(end, self._final_frame)
-        while self._next_input <= end:
+        while (frame := self._next_frame_to_send(end)) is not None:
+            try:
+                for name, function in self._functions.items():
+                    self.send_input(name, function(frame), frame)
+            except ConnectionLost:
+                return  # the solver asks again when somebody hears it
+
+    def _next_frame_to_send(self, end: int) -> int | None:
+        """Return the next frame of inputs to be evaluated, if there is room for them."""
+        with self._room:
             frame = self._next_input
-            self._next_input += 1
-            for name, function in self._functions.items():
-                self.send_input(name, function(frame), frame)
+            if frame is None or frame > end or self._is_lost:
+                return None
+            if not self._has_room(sum(self._sizes.values())):
+                return None
+            self._next_input = frame + 1
+            return frame
 
     # -- called in the wire's thread ---------------------------------------------------------------
 
@@ -312,6 +338,7 @@ class Run:
         content = message.content
         if message.type in ("frame", "manifest"):
             frame = Frame(self, message)
+            self._unreleased += 1
             if self.last_frame is not None and frame.number <= self.last_frame:
                 frame.release()  # had before; the server knows better, but a frame comes once
                 return
@@ -321,9 +348,12 @@ class Run:
             self.state, self.message = content["state"], content["message"]
             self._queue.put(RunEvent("end", {"state": self.state, "message": self.message}))
         elif message.type == "event":
-            event = content["event"]
+            event = read_document(message.payload)
             if event["event"] == "state":
                 self.state, self.message = event["state"], event["message"]
+                if self.state == "starting":
+                    with self._room:
+                        self._next_input = None  # a new solver asks for what it lacks
             elif event["event"] == "started" and event.get("frames"):
                 self._final_frame = event["frames"][1]
             self._queue.put(RunEvent(event["event"], event))
@@ -339,8 +369,9 @@ class Run:
         if flight is None:
             return
         if code == "unknown_base":  # the server is a new one: the whole is needed
-            self._sent.forget()
-            self._next_input = None
+            with self._room:
+                self._sent.forget()
+                self._next_input = None
             self._queue.put(RunEvent("need", {"frame": flight.frame, "names": [flight.name]}))
             return
         text = f'input "{flight.name}" was refused: {message}'
@@ -352,13 +383,17 @@ class Run:
         self._queue.put(RunEvent("end", {"state": "failed", "message": str(error)}))
 
     def _lost(self, reason: str) -> None:
+        with self._room:
+            self._is_lost = True
+            self._room.notify_all()
         self._queue.put(RunEvent("disconnected", {"message": reason}))
 
     def _take_up(self) -> None:
         """Attach again after the connection was lost, and send again what was not taken."""
         with self._room:
+            self._is_lost = False
             self._sent.forget()
-            self._next_input = None  # what the solver lacks it asks for again
+            self._next_input = None  # the server says again what the solver waits for
             lost, self._in_flight = self._in_flight, {}
             for flight in lost.values():
                 if flight.frame is None:
@@ -366,7 +401,11 @@ class Run:
             self._room.notify_all()
         self._client._wire.tell(
             "attach",
-            {"run": self.name, "after": self.last_frame, "credit": self.credit},
+            {
+                "run": self.name,
+                "after": self.last_frame,
+                "credit": max(0, self.credit - self._unreleased),
+            },
             on_refused=self._gone,
         )
         self._queue.put(RunEvent("reconnected", {}))

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from bridges.standalone.folder_lock import is_locked
 from loki_core.errors import LokiError
 
 DISCOVERY = ".server.json"
@@ -37,7 +38,7 @@ def discovered(root: Path) -> dict[str, Any] | None:
         return None
     if document.get("host") != platform.node():  # its sockets cannot be reached from here
         return None
-    return document if _is_alive(document.get("pid")) else None
+    return document if is_locked(root) else None
 
 
 def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
@@ -89,15 +90,3 @@ def wtloki_command() -> list[str]:
         return [str(beside)]
     found = shutil.which("wtloki")
     return [found] if found else [sys.executable, "-m", "bridges.standalone.command_line"]
-
-
-def _is_alive(pid: Any) -> bool:
-    if type(pid) is not int or pid <= 0:
-        return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

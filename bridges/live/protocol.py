@@ -32,7 +32,7 @@ HEADER_LIMITS = Limits(
     text_bytes=1 << 17,
     depth=24,
 )
-#: Of a document in a payload: a graph or a Solver Setup.
+#: Of a document in a payload, and of what server and solver say to each other.
 DOCUMENT_LIMITS = Limits(frames=1, header_bytes=1 << 25, total_bytes=1 << 25, text_bytes=1 << 24)
 
 CONTROL_PART_BYTES = 1 << 25
@@ -90,14 +90,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "pong": _kind("server", "control"),
         "bye": _kind("client", "control"),
         # -- runs ----------------------------------------------------------------------------
-        "submit": _kind(
-            "client", "control", payload=True, run=str, inputs=list, animated=list,
-            options=dict, credit=int,
-        ),
+        "submit": _kind("client", "control", payload=True, run=str, credit=int),
         "attach": _kind("client", "control", run=str, after=_maybe(int), credit=int),
         "detach": _kind("client", "control", run=str),
         "credit": _kind("client", "control", run=str, frames=int),
-        "change": _kind("client", "control", run=str, changes=list),
+        "change": _kind("client", "control", payload=True, run=str),
         "pause": _kind("client", "control", run=str),
         "resume": _kind("client", "control", run=str, options=_maybe(dict)),
         "cancel": _kind("client", "control", run=str),
@@ -106,9 +103,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "status": _kind("client", "control", run=_maybe(str)),
         "stop_server": _kind("client", "control"),
         # -- answers and news ----------------------------------------------------------------
-        "done": _kind("server", "control", result=dict),
+        "done": _kind("server", "control", payload=True),
         "error": _kind("server", "control", code=str, message=str),
-        "event": _kind("server", "control", run=str, number=int, event=dict),
+        "event": _kind("server", "control", payload=True, run=str, number=int),
         # -- bulk ----------------------------------------------------------------------------
         "input": _kind(
             "client", "data", payload=True, run=str, name=str, frame=_maybe(int),
@@ -118,10 +115,8 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "server", "data", run=str, name=str, frame=_maybe(int), version=int, bytes=int
         ),
         "refused": _kind("server", "data", code=str, message=str),
-        "frame": _kind(
-            "server", "data", payload=True, run=str, frame=int, objects=list, statistics=dict
-        ),
-        "manifest": _kind("server", "data", run=str, frame=int, folder=str, index=dict),
+        "frame": _kind("server", "data", payload=True, run=str, frame=int),
+        "manifest": _kind("server", "data", payload=True, run=str, frame=int, folder=str),
         "end": _kind("server", "data", run=str, state=str, message=str, frame=_maybe(int)),
     }
 )  # fmt: skip
@@ -133,7 +128,8 @@ LINK_KINDS: Mapping[str, Kind] = MappingProxyType(
         "beat": _kind("worker", "link", tasks=int, label=str),
         "told": _kind("worker", "link", event=dict),
         "need": _kind("worker", "link", frame=_maybe(int), names=list),
-        "consumed": _kind("worker", "link", name=str, frame=_maybe(int), segment=_maybe(str)),
+        "consumed": _kind("worker", "link", name=str, frame=_maybe(int)),
+        "released": _kind("worker", "link", segment=str),
         "result": _kind(
             "worker", "link", frame=int, objects=list, statistics=dict, segment=str, sizes=list
         ),
@@ -176,7 +172,8 @@ def message_parts(message: Message, kinds: Mapping[str, Kind] = KINDS) -> list[A
         content,
     ]
     parts = encode(header)
-    if len(parts) != 1 or len(parts[0]) > HEADER_LIMITS.header_bytes:
+    limits = DOCUMENT_LIMITS if kinds is LINK_KINDS else HEADER_LIMITS
+    if len(parts) != 1 or len(parts[0]) > limits.header_bytes:
         raise FormatError(f'the header of "{message.type}" is too large; arrays go in a payload')
     return [*parts, *message.payload]
 
@@ -194,7 +191,8 @@ def read_message(
     if not 1 <= len(parts) <= most:
         raise ProtocolError("malformed", f"a message on {socket} has {len(parts)} parts")
     try:
-        header = decode(parts[:1], limits=HEADER_LIMITS)
+        limits = DOCUMENT_LIMITS if kinds is LINK_KINDS else HEADER_LIMITS
+        header = decode(parts[:1], limits=limits)
     except FormatError as error:
         raise ProtocolError("malformed", f"the header cannot be read: {error}") from None
     if not isinstance(header, list) or not header or type(header[0]) is not int:
@@ -228,6 +226,19 @@ def version_words(theirs: str) -> str:
         else f"{OLDEST_VERSION} to {PROTOCOL_VERSION}"
     )
     return f"protocol version {theirs[:20]} is not spoken here, but version {ours}; update one side"
+
+
+def document_part(document: Any) -> list[Any]:
+    """Return the payload of a document that holds no arrays.
+
+    Raises:
+        FormatError: It holds arrays, or is too large to be read.
+    """
+    parts = encode(document)
+    if len(parts) != 1 or len(parts[0]) > DOCUMENT_LIMITS.header_bytes:
+        size = DOCUMENT_LIMITS.header_bytes
+        raise FormatError(f"a document of a message has up to {size} bytes, and no arrays")
+    return parts
 
 
 def read_document(payload: Sequence[Any]) -> Any:

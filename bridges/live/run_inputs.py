@@ -42,11 +42,18 @@ class RunInputs:
 
     Args:
         give: Sends a "given" message to rank 0; does nothing while there is none.
+        most_bytes: What may be held that rank 0 has not asked for yet.
     """
 
     def __init__(
-        self, folder: RunFolder, record: RunRecord, segments: Path, give: Callable[..., None]
+        self,
+        folder: RunFolder,
+        record: RunRecord,
+        segments: Path,
+        give: Callable[..., None],
+        most_bytes: int,
     ) -> None:
+        self._most_bytes = most_bytes
         self._folder = folder
         self._record = record
         self._give = give
@@ -56,12 +63,10 @@ class RunInputs:
         self._late: list[Taken] = []  # taken in, but far ahead: the client is told later
         self._bases: dict[str, _Base] = {}
         self._reached: int | None = None
+        self._first: int | None = None  # the lowest frame that came, or lies on the disk
         self._worker_is_ready = False
-
-    def missing(self) -> list[str]:
-        """Return the inputs without frames that have not come yet."""
-        names = self._record.inputs
-        return [one for one in names if not self._folder.input_file(one, None).exists()]
+        #: The inputs without frames that have not come yet.
+        self.missing = {one for one in record.inputs if not folder.input_file(one, None).exists()}
 
     def put(
         self,
@@ -87,13 +92,20 @@ class RunInputs:
             )
         if frame is not None and abs(frame) > 10_000_000:
             raise ProtocolError("malformed", f"frame {frame} of an input is not possible")
-        parts = self._completed(name, payload, session, base, reused)
         size = sum(len(part) for part in payload)
+        held = self._held_bytes()
+        if held and held + size > self._most_bytes:
+            raise ProtocolError(
+                "busy", f"inputs of {held} bytes wait already; send when they are accepted"
+            )
+        parts = self._completed(name, payload, session, base, reused)
         taken = Taken(session, name, frame, version, size)
         if frame is not None:
             self._bases[name] = _Base(version, session, parts)
+            self._first = frame if self._first is None else min(self._first, frame)
         if frame is None or self._record.options.keep_frames:
             self._folder.write_input(name, frame, parts)
+            self.missing.discard(name)
             self._give_file(name, frame)
             if frame is not None and not self._is_near(frame):
                 self._late.append(taken)
@@ -130,21 +142,26 @@ class RunInputs:
     def worker_started(self) -> None:
         """Give a new rank 0 everything that is here."""
         self._worker_is_ready = True
+        self._reached = None
         self._writer = SegmentWriter(self._segments, INPUT_SEGMENTS)
         for name in self._record.inputs:
             self._give_file(name, None)
         for name in self._record.animated:
             for frame in self._folder.frames_of_input(name):
+                self._first = frame if self._first is None else min(self._first, frame)
                 self._give_file(name, frame)
 
     def worker_ended(self) -> None:
         """Nobody takes inputs any more."""
         self._worker_is_ready = False
 
-    def consumed(self, frame: int | None, segment: str | None) -> list[Taken]:
-        """Rank 0 has taken an input; return what clients may now be told."""
-        if segment is not None:
-            self._writer.free(segment)
+    def released(self, segment: str) -> list[Taken]:
+        """Rank 0 has emptied a segment; return what clients may now be told."""
+        self._writer.free(segment)
+        return self.pass_on()
+
+    def consumed(self, frame: int | None) -> list[Taken]:
+        """Rank 0 has used an input; return what clients may now be told."""
         if frame is not None:
             self._reached = frame if self._reached is None else max(self._reached, frame)
         near = [one for one in self._late if one.frame is None or self._is_near(one.frame)]
@@ -153,24 +170,39 @@ class RunInputs:
 
     def pass_on(self) -> list[Taken]:
         """Move what waits into shared memory, as far as there is room."""
-        done = []
-        while self._worker_is_ready and self._waiting and self._writer.has_free:
-            name, frame, parts, taken = self._waiting.popleft()
+        done: list[Taken] = []
+        if not self._worker_is_ready:
+            return done
+        for one in list(self._waiting):
+            name, frame, parts, taken = one
+            if not self._writer.has_free:
+                break
+            if not self._is_near(frame):
+                continue
             segment, sizes = self._writer.write(parts)
+            self._waiting.remove(one)
             self._give(name=name, frame=frame, segment=segment, sizes=sizes)
             done.append(taken)
         return done
+
+    def release(self) -> None:
+        """Let go what was held for a worker that is gone."""
+        self._writer = SegmentWriter(self._segments, INPUT_SEGMENTS)
+        self._waiting.clear()
+        self._late.clear()
+        self._bases.clear()
+
+    def _held_bytes(self) -> int:
+        return sum(one[3].size for one in self._waiting) + sum(one.size for one in self._late)
 
     def drop_old(self) -> None:
         """Remove what no restart can need."""
         self._folder.drop_inputs(self._record.animated)
 
     def _is_near(self, frame: int) -> bool:
-        if self._reached is None:  # nothing was asked for yet: the first frames are near
-            frames = [self._folder.frames_of_input(name) for name in self._record.animated]
-            first = min((some[0] for some in frames if some), default=frame)
-            return frame <= first + FRAMES_AHEAD
-        return frame <= self._reached + FRAMES_AHEAD
+        # before anything was asked for, the first frames are near
+        reached = self._reached if self._reached is not None else self._first
+        return reached is None or frame <= reached + FRAMES_AHEAD
 
     def _give_file(self, name: str, frame: int | None) -> None:
         path = self._folder.input_file(name, frame)

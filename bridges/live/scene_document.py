@@ -55,14 +55,14 @@ def change_scene(scene: SolverSetup | Graph, changes: Sequence[str]) -> SolverSe
     return change_graph(scene, changes)
 
 
-def checked_changes(changes: Sequence[Any]) -> list[str]:
+def checked_changes(changes: Any) -> list[str]:
     """Return the texts of changes if they are texts of sensible length.
 
     Raises:
         InputError: They are not.
     """
-    if not 0 < len(changes) <= MAX_CHANGES:
-        raise InputError(f"{len(changes)} changes; expected 1 to {MAX_CHANGES}")
+    if not isinstance(changes, list) or not 0 < len(changes) <= MAX_CHANGES:
+        raise InputError(f"changes are a list of 1 to {MAX_CHANGES} texts")
     for text in changes:
         if not isinstance(text, str) or len(text) > MAX_CHANGE_TEXT:
             raise InputError("a change is a text such as Group/Behavior.parameter=value")

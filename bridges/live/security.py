@@ -20,10 +20,11 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from bridges.live.sockets import Credentials, Guard, new_key_pair, public_key_of
+from bridges.live.sockets import TOKEN_USER, Credentials, Guard, new_key_pair, public_key_of
 from loki_core.errors import InputError
 
 TOKEN_BYTES = 32
+RESERVED_USERS = ("owner", TOKEN_USER)  # who the system itself lets in
 _KEY = re.compile(r"[0-9a-f]{64}")
 _USER = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
@@ -149,7 +150,7 @@ class KeyFolder:
 
     def add_user(self, name: str, public_key: str) -> None:
         """Let a user in."""
-        if not _USER.fullmatch(name):
+        if not _USER.fullmatch(name) or name in RESERVED_USERS:
             raise InputError(f'user "{name[:80]}": expected letters, digits, . _ @ or -')
         if not _KEY.fullmatch(public_key):
             raise InputError("a public key has 64 hexadecimal digits; `wtloki keys show` prints it")

@@ -127,6 +127,10 @@ class SegmentReader:
             raise FormatError(f"{name[:40]!r} is no segment")
         return split_parts(self._area(name), sizes)
 
+    def release(self) -> None:
+        """Let go what was mapped; parts that somebody holds stay."""
+        self._mapped.clear()
+
     def _area(self, name: str) -> mmap.mmap:
         path = self.folder / name
         try:

@@ -26,6 +26,7 @@ from bridges.live.protocol import (
     LINK_KINDS,
     Message,
     ProtocolError,
+    document_part,
     message_parts,
     read_document,
     read_message,
@@ -66,6 +67,7 @@ class ServerSettings:
     Attributes:
         root: Folder of all runs.
         runs_at_once: How many runs compute side by side; more are queued.
+        most_ranks: That a run may ask for; 0 for any number.
         memory_limit: Of all runs together [bytes]; 0 for none.
         idle_seconds: End after so long without clients and work; None never.
     """
@@ -73,6 +75,7 @@ class ServerSettings:
     root: Path
     desk: DeskSettings = field(default_factory=DeskSettings)
     runs_at_once: int = 1
+    most_ranks: int = 0
     memory_limit: int = 0
     idle_seconds: float | None = None
     policy: JobPolicy = field(default_factory=JobPolicy)
@@ -88,6 +91,7 @@ class Server:
         self._stopping = False
         self._stop_now = False
         self._stop_at = 0.0
+        self._shared = shared_memory_folder() / f"{SHARED}-{os.getpid()}"
         self._handlers: dict[str, Callable[[Session, Message], dict[str, Any] | None]] = {
             "join": self._join,
             "input": self._input,
@@ -98,7 +102,7 @@ class Server:
             "credit": self._credit,
             "change": self._change,
             "pause": lambda s, m: self._run_of(s, m).pause(),
-            "resume": lambda s, m: self._run_of(s, m).resume(m.content["options"] or {}),
+            "resume": self._resume,
             "cancel": lambda s, m: self._run_of(s, m).cancel(),
             "checkpoint": lambda s, m: self._run_of(s, m).checkpoint(),
             "remove": self._remove,
@@ -164,12 +168,11 @@ class Server:
         return handler
 
     def _open(self) -> None:
-        self._context = new_context()
         sockets = socket_folder(self.root)
+        self._context = new_context()
         for path in sockets.glob("*.sock"):
             path.unlink()  # of a server that was killed: we hold the lock
         remove_stale(SHARED)
-        self._shared = shared_memory_folder() / f"{SHARED}-{sockets.name}-{os.getpid()}"
         owner_only_folder(self._shared)
         self.desk = FrontDesk(
             self._context,
@@ -205,13 +208,15 @@ class Server:
             self.desk.close()
         if hasattr(self, "_context"):
             self._context.destroy(linger=500)
-            shutil.rmtree(self._shared, ignore_errors=True)
+        shutil.rmtree(self._shared, ignore_errors=True)
         logger.info("ended")
 
     def _take_up_runs(self) -> None:
         for folder in runs_in(self.root):
             try:
                 record = taken_up(folder.read_record())
+                if record.name != folder.name:
+                    raise FormatError(f"its record is that of {record.name}: a copy?")
             except FormatError as error:
                 logger.warning("passed over %s: %s", folder.path, error)
                 continue
@@ -305,11 +310,15 @@ class Server:
     def _deliver(self) -> None:
         for run in self.runs.values():
             options = run.record.options
-            run.delivery.pump(
-                results=options.results,
-                is_kept=options.keep_frames,
-                end=(run.state, run.record.message) if run.has_ended else None,
-            )
+            try:
+                run.delivery.pump(
+                    results=options.results,
+                    is_kept=options.keep_frames,
+                    end=(run.state, run.record.message) if run.has_ended else None,
+                )
+            except (LokiError, OSError, ValueError) as error:  # of this run; others go on
+                logger.exception("run %s: its frames cannot be sent", run.record.name)
+                run.cancel("stopped", f"its frames cannot be sent: {error}")
 
     # -- workers ---------------------------------------------------------------------------------
 
@@ -332,11 +341,12 @@ class Server:
         send(self._link, [identity, *message_parts(message, LINK_KINDS)])
 
     def _announce(self, run: SupervisedRun, event: dict[str, Any]) -> None:
-        content = {"run": run.record.name, "number": run.event_count, "event": event}
+        content = {"run": run.record.name, "number": run.event_count}
+        payload = document_part(event)
         for session_id in list(run.delivery.attachments):
             session = self.desk.sessions.find(session_id)
             if session is not None:
-                self.desk.reply(session, "event", content, 0)
+                self.desk.reply(session, "event", content, payload=payload)
         if event.get("event") in ("state", "warning", "error"):
             words = event.get("state") or event.get("event")
             logger.info("run %s: %s %s", run.record.name, words, event.get("message", ""))
@@ -356,9 +366,12 @@ class Server:
         for run in self.runs.values():
             if run.delivery.attachments.pop(session.id, None) is None:
                 continue
-            options = run.record.options
-            if options.when_alone == "stop" and not run.delivery.attachments:
+            if run.delivery.attachments:
+                continue
+            if run.record.options.when_alone == "stop":
                 run.cancel("stopped", "its last client is gone; resume it")
+            elif run.state == "collecting":
+                run.cancel("stopped", "its host is gone before all inputs had come")
 
     def _join(self, session: Session, message: Message) -> None:
         for run in self.runs.values():
@@ -382,12 +395,14 @@ class Server:
                 f'there is a run "{folder.name}" already; attach to it, resume it, remove it, or '
                 "take another name",
             )
-        options = RunOptions.from_document(content["options"])
-        inputs = checked_input_names(content["inputs"])
-        animated = checked_input_names(content["animated"])
+        asked = _submission(read_document(message.payload))
+        options = RunOptions.from_document(asked["options"])
+        self._check_ranks(options)
+        inputs = checked_input_names(asked["inputs"])
+        animated = checked_input_names(asked["animated"])
         if set(inputs) & set(animated):
             raise ProtocolError("malformed", "an input is either animated or it is not")
-        document = read_document(message.payload)
+        document = asked["document"]
         scene = parse_scene(document, folder.path)
         if isinstance(scene, SolverSetup):
             frame_range(options.frames, scene, suggested=1)  # raises what is wrong with it
@@ -412,8 +427,19 @@ class Server:
         run.delivery.attach(
             session.id, after=content["after"], credit=_credit_of(content["credit"])
         )
+        run.tell_needs()
         events = [event for _, event in run.events if event.get("event") in ("warning", "error")]
         return {**run.summary(), "earlier": events[-50:]}
+
+    def _resume(self, session: Session, message: Message) -> None:
+        run, options = self._run_of(session, message), message.content["options"] or {}
+        self._check_ranks(RunOptions.from_document(run.record.options.__dict__ | options))
+        run.resume(options)
+
+    def _check_ranks(self, options: RunOptions) -> None:
+        most = self.settings.most_ranks
+        if most and (options.ranks or 1) > most:
+            raise InputError(f"run option ranks = {options.ranks}; this server allows {most}")
 
     def _detach(self, session: Session, message: Message) -> None:
         self._run_of(session, message).delivery.attachments.pop(session.id, None)
@@ -427,10 +453,9 @@ class Server:
 
     def _change(self, session: Session, message: Message) -> None:
         run = self._run_of(session, message)
-        changes = checked_changes(message.content["changes"])
+        changes = checked_changes(read_document(message.payload))
         scene = parse_scene(run.folder.read_document(), run.folder.path)
-        earlier = [text for one in run.folder.read_changes() for text in one["changes"]]
-        change_scene(change_scene(scene, earlier), changes)  # raises what is wrong with them
+        change_scene(change_scene(scene, run.changes()), changes)  # raises what is wrong
         run.change(changes)
 
     def _remove(self, session: Session, message: Message) -> None:
@@ -472,6 +497,17 @@ class Server:
         run = self._run_of(session, message)
         for taken in run.put_input(message, session.id):
             self._tell_taken(run, taken)
+
+
+def _submission(asked: Any) -> dict[str, Any]:
+    """Return what a submission asks for, after checking its shape."""
+    shapes = {"document": dict, "inputs": list, "animated": list, "options": dict}
+    if not isinstance(asked, dict) or set(asked) != set(shapes):
+        raise ProtocolError("malformed", f"a submission has {', '.join(shapes)}")
+    for name, shape in shapes.items():
+        if not isinstance(asked[name], shape):
+            raise ProtocolError("malformed", f"submit: {name} is no {shape.__name__}")
+    return asked
 
 
 def _credit_of(value: int) -> int:

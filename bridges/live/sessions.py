@@ -98,6 +98,10 @@ class Sessions:
         session.heard = now
         return session
 
+    def on_route(self, route: bytes) -> list[Session]:
+        """Return the sessions that a control connection has begun."""
+        return [one for one in self._sessions.values() if one.routes["control"] == route]
+
     def close(self, session: Session) -> None:
         """End a session."""
         self._sessions.pop(session.id, None)

@@ -22,10 +22,13 @@ import zmq
 import zmq.utils.monitor
 import zmq.utils.z85
 
+from loki_core.errors import InputError
+
 logger = logging.getLogger("loki.live")
 
 CONTROL_THREAD, DATA_THREAD = 1, 2  # masks: each kind of socket has an input-output thread
 QUEUED_MESSAGES = 1000
+TOKEN_USER = "token"  # as the handshake calls whoever shows the token
 POLLIN = zmq.POLLIN
 
 Context = zmq.Context[Any]
@@ -75,11 +78,13 @@ def public_key_of(secret_key: str) -> str:
 def listen(
     context: Context, endpoint: str, *, data: bool, part_bytes: int, guard: Guard | None
 ) -> tuple[Socket, str]:
-    """Bind a server's socket; return it and the endpoint with its real port."""
+    """Bind a server's socket; return it and the endpoint with its real port.
+
+    Raises:
+        InputError: The endpoint cannot be had.
+    """
     socket = _socket(context, zmq.ROUTER, data=data, part_bytes=part_bytes)
     socket.router_mandatory = True
-    # a client that connects again under its own name replaces its former connection
-    socket.router_handover = True
     if guard is not None and guard.users is not None:
         socket.curve_server = True
         socket.curve_secretkey = bytes.fromhex(guard.secret_key)
@@ -87,7 +92,10 @@ def listen(
     elif guard is not None:
         socket.plain_server = True
         socket.zap_domain = b"loki"
-    socket.bind(endpoint)
+    try:
+        socket.bind(endpoint)
+    except zmq.ZMQError as error:
+        raise InputError(f"{endpoint} cannot be listened on: {error}") from error
     bound = bytes(socket.getsockopt(zmq.LAST_ENDPOINT))
     return socket, bound.decode("utf-8").rstrip("\0")
 
@@ -141,15 +149,21 @@ def receive(socket: Socket) -> list[Any] | None:
 def send(socket: Socket, parts: Sequence[Any], *, track: bool = False) -> Any:
     """Send parts without copying large ones; return a tracker if asked for.
 
-    Returns None when the peer is gone or takes nothing in.
+    Returns None when the peer is gone or takes nothing in. The tracker is of all parts: zmq's own
+    is of the last one, which may be small, copied and done while the others still leave.
     """
+    tracker: Any = True
     try:
-        tracker = socket.send_multipart(parts, zmq.NOBLOCK, copy=False, track=track)
+        if track:
+            frames = [zmq.Frame(one, track=True, copy=False, copy_threshold=0) for one in parts]
+            tracker = zmq.MessageTracker(*(frame.tracker for frame in frames))
+            parts = frames
+        socket.send_multipart(parts, zmq.NOBLOCK, copy=False)
     except (zmq.Again, zmq.ZMQError) as error:
         if isinstance(error, zmq.Again) or error.errno == zmq.EHOSTUNREACH:
             return None
         raise
-    return tracker if track else True
+    return tracker
 
 
 def routing_id(parts: Sequence[Any]) -> tuple[bytes, list[Any]]:
@@ -227,10 +241,13 @@ class Doorkeeper:
 
     def _user(self, mechanism: bytes, shown: list[bytes]) -> str | None:
         if mechanism == b"CURVE" and self._guard.users is not None and len(shown) == 1:
-            return self._guard.users().get(shown[0].hex())
+            try:
+                return self._guard.users().get(shown[0].hex())
+            except OSError as error:  # a key file that cannot be read lets nobody in
+                logger.warning("the keys of users cannot be read: %s", error)
         if mechanism == b"PLAIN" and self._guard.token and len(shown) == 2:
             same = hmac.compare_digest(shown[1], self._guard.token.encode("ascii"))
-            return "token" if same else None
+            return TOKEN_USER if same else None
         return None
 
 

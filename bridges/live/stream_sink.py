@@ -17,6 +17,8 @@ from serialization.frame_cache import Manifest
 class StreamSink:
     """Sends each frame as it is; a run waits while the client has no room for one more."""
 
+    is_kept = False
+
     def __init__(self, comm: Communicator, link: WorkerLink | None) -> None:
         self._comm = comm
         self._link = link

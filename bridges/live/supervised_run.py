@@ -48,6 +48,7 @@ class JobPolicy:
         give_up_after: Ends without a new frame after which the run has failed.
         stall_seconds: A job that begins no Task for so long is ended; 0 waits for ever.
         longest_pause: Between two starts [s].
+        input_bytes: Inputs of a run that are held before its solver asks for them.
     """
 
     ranks: int = 1
@@ -55,6 +56,7 @@ class JobPolicy:
     give_up_after: int = 6
     stall_seconds: float = 3600.0
     longest_pause: float = 30.0
+    input_bytes: int = 1 << 29
 
     def pause(self, crashes: int) -> float:
         """Return how long to wait after so many ends without a new frame [s]."""
@@ -89,7 +91,7 @@ class SupervisedRun:
         self.policy = policy
         self.identity = b""
         self.delivery = Delivery(folder, send_data, SegmentReader(segments / "out"))
-        self.inputs = RunInputs(folder, record, segments / "in", self._give)
+        self.inputs = RunInputs(folder, record, segments / "in", self._give, policy.input_bytes)
         self.events: deque[tuple[int, dict[str, Any]]] = deque(maxlen=KEPT_EVENTS)
         self.event_count = 0
         self._is_written = True
@@ -108,6 +110,8 @@ class SupervisedRun:
         self._pending: list[list[str]] = []  # changes that the worker has not made yet
         self._wants_pause = False
         self._crashes = 0
+        self._furthest: int | None = None  # the last frame that was new
+        self._needs: dict[str, int | None] = {}  # inputs that the solver waits for
         self._start_after = 0.0
         self._tasks = -1
         self._last_task = time.monotonic()
@@ -159,7 +163,7 @@ class SupervisedRun:
 
     def queue_if_complete(self) -> None:
         """Wait for a turn once all inputs without frames are here."""
-        if self.record.state == "collecting" and not self.inputs.missing():
+        if self.record.state == "collecting" and not self.inputs.missing:
             self.set_state("queued")
 
     def put_input(self, message: Message, session: bytes) -> list[Taken]:
@@ -222,7 +226,7 @@ class SupervisedRun:
         """Let a paused run go on, or take up an ended one from its last checkpoint.
 
         Raises:
-            InputError: It runs, or the options are not valid.
+            InputError: There are options and it has not ended, or they are not valid.
         """
         if options:
             if not self.has_ended:
@@ -230,9 +234,9 @@ class SupervisedRun:
             given = {**self.record.options.__dict__, **options}
             self.record.options = RunOptions.from_document(given)
         self._wants_pause = False
+        self._order("resume")
         if self.state == "paused":
             self.set_state("running")
-            self._order("resume")
         elif self.has_ended:
             self._crashes = 0
             self._start_after = 0.0
@@ -240,13 +244,18 @@ class SupervisedRun:
             for attachment in self.delivery.attachments.values():
                 attachment.ended = False
             self.record.ranks = 0
-            self.set_state("collecting" if self.inputs.missing() else "queued")
+            self.set_state("collecting" if self.inputs.missing else "queued")
 
     def checkpoint(self) -> None:
         """Write a checkpoint at the end of the frame."""
         if not self.record.options.keep_frames:
             raise InputError(f"run {self.record.name} is not kept, so it has no checkpoints")
         self._order("checkpoint")
+
+    def changes(self) -> list[str]:
+        """Return all changes so far, those that are not made yet included."""
+        made = [text for one in self.folder.read_changes() for text in one["changes"]]
+        return made + [text for some in self._pending for text in some]
 
     def change(self, changes: list[str]) -> None:
         """Change parameters from the next frame on."""
@@ -300,7 +309,7 @@ class SupervisedRun:
         if not self._is_written:
             self._write_record()
         if not (self.is_active or self.delivery.has_results or self.delivery.is_sending):
-            shutil.rmtree(self._segments, ignore_errors=True)
+            self._release_memory()
         if self._worker is None:
             return
         if self._worker.has_exited():
@@ -309,9 +318,16 @@ class SupervisedRun:
         told = sum(one["memory"] for one in self.statistics.get("ranks", ()))
         self.memory = max(self._worker.look(), told)  # ranks may be on other machines
         stall = self.policy.stall_seconds
-        if stall and now - self._last_task > stall and self.state == "running":
+        if stall and now - self._last_task > stall and self.state in ("starting", "running"):
             self.tell({"event": "warning", "message": f"no Task began for {stall:g} s"})
             self._worker.kill()
+
+    def _release_memory(self) -> None:
+        if self._segments.exists():
+            shutil.rmtree(self._segments, ignore_errors=True)
+            self.delivery.release()
+        if self.has_ended:
+            self.inputs.release()
 
     def has_exited(self) -> bool:
         """Whether there is an end of the worker to be dealt with."""
@@ -327,6 +343,7 @@ class SupervisedRun:
         self._worker = None
         self.memory = 0
         self.inputs.worker_ended()
+        self._needs.clear()
         self._has_link = False
         if self.state != "finished":
             self.delivery.clear_results()
@@ -342,6 +359,7 @@ class SupervisedRun:
 
     def _fail(self, said: dict[str, Any]) -> None:
         state = "stopped" if said["error"] in STOPPED_BY else "failed"
+        self._pending.clear()  # one of them may be the cause
         self.tell({"event": "error", **said})
         self.set_state(state, said["message"])
 
@@ -379,17 +397,26 @@ class SupervisedRun:
         elif message.type == "told":
             self._hear_event(content["event"])
         elif message.type == "need":
-            if any(name in self.record.animated for name in content["names"]):
-                event = {"event": "need", "frame": content["frame"], "names": content["names"]}
-                self.tell(event)
+            for name in content["names"]:
+                self._needs[name] = content["frame"]
+            self.tell_needs()
         elif message.type == "consumed":
-            return self.inputs.consumed(content["frame"], content["segment"])
+            self._needs.pop(content["name"], None)
+            return self.inputs.consumed(content["frame"])
+        elif message.type == "released":
+            return self.inputs.released(content["segment"])
         elif message.type == "result":
             self.delivery.add_result(Result(**content))
         elif message.type == "failed":
             self._has_said_why = True
             self._fail(dict(content))
         return []
+
+    def tell_needs(self) -> None:
+        """Tell what the solver waits for: when it begins to, and to whoever comes then."""
+        for name, frame in self._needs.items():
+            if name in self.record.animated:
+                self.tell({"event": "need", "frame": frame, "names": [name]})
 
     def _greet(self) -> list[Taken]:
         self._has_link = True
@@ -409,7 +436,8 @@ class SupervisedRun:
             if self.state != "paused":
                 self.set_state("paused" if self._wants_pause else "running")
         elif kind == "frame":
-            self._crashes = 0
+            if self._furthest is None or event["frame"] > self._furthest:
+                self._crashes, self._furthest = 0, event["frame"]
             if self.state == "starting":  # of a graph without a solver
                 self.set_state("running")
             keys = ("frame", "last", "done", "seconds", "seconds_left", "counts", "retries")
@@ -421,7 +449,7 @@ class SupervisedRun:
             self.statistics = event
         elif kind == "checkpoint":
             self.inputs.drop_old()
-        elif kind == "changed":
+        elif kind in ("changed", "unchanged"):
             self._note_change(event)
         self.tell(event)
         self._has_said_why |= kind in ("finished", "cancelled")
@@ -431,12 +459,11 @@ class SupervisedRun:
             self.set_state(*(self._stop_as or ("cancelled", "")))
 
     def _note_change(self, event: dict[str, Any]) -> None:
-        change = {"frame": event["frame"], "changes": event["changes"]}
-        recorded = self.folder.read_changes()
-        if change["changes"] in self._pending:
-            self._pending.remove(change["changes"])
-        if change not in recorded:
-            self.folder.write_changes([*recorded, change])
+        if event["changes"] in self._pending:
+            self._pending.remove(event["changes"])
+        if event["event"] == "changed":
+            change = {"frame": event["frame"], "changes": event["changes"]}
+            self.folder.write_changes([*self.folder.read_changes(), change])
 
     def _give(self, **content: Any) -> None:
         self._send_link(self.identity, Message("given", content))

@@ -20,6 +20,7 @@ from bridges.live.protocol import (
     Message,
     ProtocolError,
     message_parts,
+    read_document,
     read_message,
 )
 from bridges.live.sockets import (
@@ -149,7 +150,12 @@ class Wire:
         self._thread.start()
 
     def ask(self, kind: str, content: dict[str, Any], payload: Sequence[Any] = ()) -> Reply:
-        """Send a request on control; the answer comes later."""
+        """Send a request on control; the answer comes later.
+
+        Raises:
+            FormatError: The content is not that of such a request.
+        """
+        message_parts(Message(kind, content))
         reply = Reply()
         self._outbox.put(_Outgoing("control", kind, content, payload, reply))
         return reply
@@ -161,11 +167,13 @@ class Wire:
         on_refused: Callable[[Refused], None] | None = None,
     ) -> None:
         """Send a request on control whose answer nobody waits for."""
+        message_parts(Message(kind, content))
         reply = None if on_refused is None else _Notice(on_refused)
         self._outbox.put(_Outgoing("control", kind, content, reply=reply))
 
     def post(self, kind: str, content: dict[str, Any], payload: Sequence[Any], key: Any) -> None:
         """Send bulk data; what answers it comes with the key."""
+        message_parts(Message(kind, content))
         self._outbox.put(_Outgoing("data", kind, content, payload, key=key))
 
     def close(self) -> None:
@@ -189,6 +197,10 @@ class Wire:
                 self._receive_all()
                 self._look_at_the_clock()
             self._send_all()
+        except Exception as error:  # the last place where it can be told
+            self.reason = f"a mistake in the client: {type(error).__name__}: {error}"
+            self._on_lost(self.reason)
+            raise
         finally:
             self._fail_all("the client was closed")
             self._hang_up(linger=1000)
@@ -277,7 +289,7 @@ class Wire:
         elif message.type in ("done", "error"):
             reply = self._asked.pop(message.reply_to, None)
             if reply is not None and message.type == "done":
-                reply.finish(content["result"])
+                reply.finish(read_document(message.payload))
             elif reply is not None:
                 reply.finish(error=Refused(content["code"], content["message"]))
         elif message.type != "pong":

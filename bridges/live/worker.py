@@ -24,6 +24,7 @@ from bridges.live.scene_document import change_scene, has_solver, parse_scene
 from bridges.live.stream_sink import StreamSink
 from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS, WorkerLink
 from bridges.standalone.failures import describe_failure
+from bridges.standalone.folder_lock import FolderLock
 from bridges.standalone.frame_sinks import CacheSink, FrameSink
 from bridges.standalone.run_request import RunRequest
 from bridges.standalone.runner import Runner, document_digest
@@ -51,7 +52,8 @@ class LiveRun:
             self.scene: SolverSetup | Graph = self._files.setup
         else:
             self.scene = parse_scene(folder.read_document(), folder.path)
-        self._recorded = folder.read_changes()
+        self._recorded = sorted(folder.read_changes(), key=lambda one: int(one["frame"]))
+        self._former_scene = self.scene
         self._cancelled = False
         self.runner: Runner | None = None
         self.link = self._connect() if comm.rank == 0 else None
@@ -87,7 +89,8 @@ class LiveRun:
             sink = CacheSink(self.folder.cache, self.comm, resume=begun)
         if not has_solver(self.scene):
             assert isinstance(self.scene, Graph)
-            GraphRun(self, self.scene, sink).run()
+            with FolderLock(self.folder.cache):
+                GraphRun(self, self.scene, sink).run()
             return
         scene = self.changed_scene([])
         self.runner = Runner(
@@ -121,7 +124,7 @@ class LiveRun:
         if self.link is not None:
             orders, stop = self.link.orders()
             again = [
-                {"order": "change", "changes": one["changes"]}
+                {"order": "change", "changes": one["changes"], "is_new": False}
                 for one in self._recorded
                 if one["frame"] == frame
             ]
@@ -139,10 +142,16 @@ class LiveRun:
 
         What was changed at the frame itself comes again as an order.
         """
-        return [text for one in self._recorded if one["frame"] < frame for text in one["changes"]]
+        before = [one for one in self._recorded if one["frame"] < frame]
+        return [text for one in before for text in one["changes"]]
+
+    def undo_changes(self) -> None:
+        """Take the last changes back."""
+        self.scene = self._former_scene
 
     def changed_scene(self, changes: list[str]) -> Scene:
         """Return the scene with all changes so far and these."""
+        self._former_scene = self.scene
         self.scene = change_scene(self.scene, changes)
         if self._files is not None:
             assert isinstance(self.scene, SolverSetup)
@@ -215,13 +224,15 @@ class GraphRun:
                 live.scene = change_scene(live.scene, order["changes"])
                 assert isinstance(live.scene, Graph)
                 evaluator.update(live.scene)
-                link.tell({"event": "changed", "frame": frame, "changes": order["changes"]})
+                if order.get("is_new", True):
+                    link.tell({"event": "changed", "frame": frame, "changes": order["changes"]})
 
 
 def main() -> int:
     """Run this rank's share and return the exit code."""
     comm = world()
-    _end_with_parent()
+    if comm.size > 1:
+        _end_with_parent()
     path = Path(sys.argv[1])
     live: LiveRun | None = None
     try:
@@ -271,8 +282,7 @@ def _end_with_parent() -> None:
             time.sleep(SECONDS_BETWEEN_LOOKS)
         os._exit(1)
 
-    if os.environ.get("PMI_RANK") is not None:
-        threading.Thread(target=watch, name="parent", daemon=True).start()
+    threading.Thread(target=watch, name="parent", daemon=True).start()
 
 
 if __name__ == "__main__":

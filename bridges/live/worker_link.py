@@ -72,7 +72,8 @@ class WorkerLink:
     ) -> None:
         self._outbox = Mailbox()
         self._changed = threading.Condition()
-        self._given: dict[tuple[str, int | None], dict[str, Any]] = {}
+        # parts, or the file that holds them
+        self._given: dict[tuple[str, int | None], list[Any] | Path] = {}
         self._asked: dict[str, int | None] = {}  # the last frame of each input
         self._orders: list[dict[str, Any]] = []
         self._paused = False
@@ -139,14 +140,8 @@ class WorkerLink:
             if key not in self._given:
                 return None
             given = self._given.pop(key)
-        if given["segment"] is None:
-            parts: list[Any] = list(read_parts(self._folder / given["file"]))
-            self._post("consumed", name=name, frame=frame)
-            return parts
-        # the segment is filled again soon, so what it holds is copied
-        parts = self._pool.copied(self._reader.parts(given["segment"], given["sizes"]))
-        self._post("consumed", name=name, frame=frame, segment=given["segment"])
-        return parts
+        self._post("consumed", name=name, frame=frame)
+        return list(read_parts(given)) if isinstance(given, Path) else given
 
     def orders(self) -> tuple[list[dict[str, Any]], bool]:
         """Return what was ordered since, and whether to stop; wait while the run is paused."""
@@ -216,15 +211,16 @@ class WorkerLink:
             self._changed.notify_all()
 
     def _take(self, given: dict[str, Any]) -> None:
-        name, frame = given["name"], given["frame"]
+        name, frame, segment = given["name"], given["frame"], given["segment"]
+        if segment is None:
+            self._given[name, frame] = self._folder / given["file"]
+            return
         asked = self._asked.get(name)
-        unused = self._given.pop((name, frame), None)
-        if given["segment"] is not None and asked is not None and frame < asked:
-            unused = given  # it comes again, after it was used: its memory is wanted elsewhere
-        else:
-            self._given[name, frame] = given
-        if unused is not None and unused["segment"] is not None:
-            self._post("consumed", name=name, frame=frame, segment=unused["segment"])
+        if asked is None or frame >= asked:  # else it comes again, after it was used
+            # copied, since the segment is wanted for what the solver may ask for first
+            parts = self._reader.parts(segment, given["sizes"])
+            self._given[name, frame] = self._pool.copied(parts)
+        self._post("released", segment=segment)
 
     def _obey(self, order: str, values: dict[str, Any]) -> None:
         if order == "cancel":

@@ -10,6 +10,7 @@ An event is a plain map with a key "event":
                 balances (looks at the load balance: imbalance before and after, moved, seconds)
     checkpoint  frame, folder, seconds
     changed     frame, changes (parameters that differ from the next frame on)
+    unchanged   frame, changes (that cannot be made; a warning says why)
     finished    frames, seconds, output, compiled_kernels
     cancelled   frame, checkpoint
     error       error, message, exit_code
@@ -131,7 +132,7 @@ def describe_event(event: Event) -> list[str]:
         if event["seconds_left"] is not None and event["frame"] < event["last"]:
             line += f", {duration_words(event['seconds_left'])} left"
         return [line]
-    if kind == "statistics":
+    if kind in ("statistics", "unchanged"):
         return []
     if kind == "changed":
         return [f"from frame {event['frame'] + 1} on: {', '.join(event['changes'])}"]

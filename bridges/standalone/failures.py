@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import NamedTuple
 
 from loki_core.errors import LokiError
@@ -25,6 +26,9 @@ def describe_failure(error: BaseException) -> Failure:
     if isinstance(error, MemoryError):
         text = "there is not enough memory; run on more ranks, or with fewer particles or voxels"
         return Failure(kind, f"{text} ({error})" if str(error) else text, 1)
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        place = f" ({error.filename})" if error.filename else ""
+        return Failure("DiskFullError", f"no room on the disk{place}; make room, and resume", 8)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return Failure(kind, f"{place}{error.strerror or error}", 1)

@@ -20,7 +20,13 @@ NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FrameSink(Protocol):
-    """What the Runner needs of a place for frames. All methods are collective."""
+    """What the Runner needs of a place for frames. All methods are collective.
+
+    Attributes:
+        is_kept: Whether frames stay, so that a run can go on from a checkpoint.
+    """
+
+    is_kept: bool
 
     def open(self, manifest: Manifest) -> None: ...
     def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None: ...
@@ -36,6 +42,8 @@ class CacheSink:
         overwrite: Replace what another simulation left there.
         resume: Keep the frames that are there.
     """
+
+    is_kept = True
 
     def __init__(
         self, folder: Path, comm: Communicator, *, overwrite: bool = False, resume: bool = False

@@ -24,7 +24,7 @@ from bridges.standalone.frame_sinks import CacheSink, FrameSink
 from bridges.standalone.run_report import RunReport
 from bridges.standalone.scene import After, Scene
 from bridges.standalone.versions import code_versions
-from loki_core.errors import Cancelled, DiskFullError, DivergenceError, InputError
+from loki_core.errors import Cancelled, DiskFullError, DivergenceError, InputError, LokiError
 from loki_core.kernels.jit import compiled_kernels, thread_count
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.solver import Solver
@@ -65,6 +65,10 @@ class Conductor(Protocol):
 
     def changed_scene(self, changes: list[str]) -> Scene:
         """Return the scene with all changes so far and these."""
+        ...
+
+    def undo_changes(self) -> None:
+        """Take the last changes back: they cannot be made."""
         ...
 
     def changes_until(self, frame: int) -> list[str]:
@@ -220,7 +224,8 @@ class Runner:
         except (Cancelled, DivergenceError) as error:
             solver = self.solver or solver
             self.report.tell_warnings(solver)
-            if self._trail.frame != solver.frame or solver.timeline.elapsed > 0.0:
+            is_new = self._trail.frame != solver.frame or solver.timeline.elapsed > 0.0
+            if is_new and self._sink.is_kept:
                 self._write_checkpoint(solver)
             if isinstance(error, Cancelled):
                 self.report.tell("cancelled", frame=solver.frame, checkpoint=solver.frame)
@@ -242,19 +247,36 @@ class Runner:
             if order["order"] == "checkpoint":
                 self._write_checkpoint(solver)
             elif order["order"] == "change":
-                solver = self._change(solver, order["changes"])
+                solver = self._change(solver, order["changes"], is_new=order.get("is_new", True))
         return solver
 
-    def _change(self, solver: Solver, changes: list[str]) -> Solver:
-        """Continue with changed parameters: the state goes over into a new Solver."""
-        state = solver.state()
-        self._take_changes(changes)
+    def _change(self, solver: Solver, changes: list[str], *, is_new: bool) -> Solver:
+        """Continue with changed parameters: the state goes over into a new Solver.
+
+        Changes that cannot be made leave everything as it is, with a warning.
+        """
+        assert self._conductor is not None
+        before = (self.setup, self.inputs, self.document, self._after)
+        state, problem = solver.state(), None
+        try:
+            self._take_changes(changes)
+            changed = self._make_solver()
+            changed.restore(state)
+        except LokiError as error:
+            problem = error
+        if self.comm.any(problem is not None):
+            self._conductor.undo_changes()
+            self._take_scene(*before)
+            text = f"{', '.join(changes)}: cannot be changed in a run: {problem}"
+            self.report.tell("warning", message=text)
+            self.report.tell("unchanged", frame=solver.frame, changes=changes)
+            return solver
         self._sink.change(self._manifest())
-        self.solver = changed = self._make_solver()
-        changed.restore(state)
+        self.solver = changed
         if self._cancelled:
             changed.cancel()
-        self.report.tell("changed", frame=changed.frame, changes=changes)
+        if is_new:
+            self.report.tell("changed", frame=changed.frame, changes=changes)
         return changed
 
     def _take_changes(self, changes: list[str]) -> None:

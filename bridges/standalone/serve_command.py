@@ -34,6 +34,9 @@ from bridges.standalone.options import machine_options, print_json
     show_default=True,
     help="Runs side by side; more are queued.",
 )
+@click.option(
+    "--most-ranks", type=click.IntRange(0, 65_536), default=0, help="That a run may ask for."
+)
 @click.option("--memory-limit", type=float, metavar="GB", help="Of all runs together.")
 @click.option(
     "--end-when-idle",
@@ -72,6 +75,7 @@ def command(
     token_file: str | None,
     ranks: int,
     runs_at_once: int,
+    most_ranks: int,
     memory_limit: float | None,
     end_when_idle: float | None,
     stall_timeout: float,
@@ -100,6 +104,7 @@ def command(
                 token=Path(token_file) if token_file else None,
             ),
             runs_at_once=runs_at_once,
+            most_ranks=most_ranks,
             memory_limit=int((memory_limit or 0.0) * 1e9),
             idle_seconds=end_when_idle,
             policy=JobPolicy(

@@ -163,7 +163,8 @@ def test_kills_at_random_moments_change_no_frame(tmp_path: Path, ranks: int, kil
         assert_same_files(expected, stage.server.root / f"run{number}" / "cache")
     stage.server.stop()
     assert not processes_of(stage.server.root), "something is left running"
-    assert {*stage.kills} <= {*KINDS}
+    if kills >= 50:
+        assert {*stage.kills} == {*KINDS}
 
 
 @pytest.mark.slow
