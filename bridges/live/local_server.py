@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.folder_lock import is_locked
+from bridges.live.process_tree import started_at
 from loki_core.errors import LokiError
 
 DISCOVERY = ".server.json"
@@ -38,7 +38,9 @@ def discovered(root: Path) -> dict[str, Any] | None:
         return None
     if document.get("host") != platform.node():  # its sockets cannot be reached from here
         return None
-    return document if is_locked(root) else None
+    pid = document.get("pid")
+    is_there = type(pid) is int and started_at(pid) == document.get("started", "")
+    return document if is_there else None  # a number is given to other processes later
 
 
 def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:

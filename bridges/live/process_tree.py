@@ -73,14 +73,20 @@ class ProcessTree:
         return True
 
 
+def started_at(pid: int) -> int | None:
+    """Return when a process was started, in the system's own count; None if it is not there."""
+    entry = _process_table(pid).get(pid)
+    return None if entry is None else entry[1]
+
+
 def _is(one: Process, table: dict[int, tuple[int, int, int]]) -> bool:
     return one.pid in table and table[one.pid][1] == one.started
 
 
-def _process_table() -> dict[int, tuple[int, int, int]]:
+def _process_table(only: int | None = None) -> dict[int, tuple[int, int, int]]:
     """Return parent, start time and resident bytes of every process that is no zombie."""
     table = {}
-    for folder in Path("/proc").glob("[0-9]*"):
+    for folder in Path("/proc").glob("[0-9]*" if only is None else str(only)):
         try:
             text = (folder / "stat").read_text(encoding="ascii", errors="replace")
         except OSError:

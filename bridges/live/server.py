@@ -21,6 +21,7 @@ from typing import Any
 
 from bridges.live.front_desk import DeskSettings, FrontDesk
 from bridges.live.local_server import DISCOVERY, discovered
+from bridges.live.process_tree import started_at
 from bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
@@ -194,8 +195,9 @@ class Server:
 
     def _publish(self) -> None:
         desk = self.desk
-        document = {"endpoint": desk.endpoint, "tcp": desk.tcp_endpoint, "pid": os.getpid()}
-        document["host"] = platform.node()
+        document: dict[str, Any] = {"endpoint": desk.endpoint, "tcp": desk.tcp_endpoint}
+        document["pid"] = os.getpid()
+        document |= {"host": platform.node(), "started": started_at(os.getpid())}
         write_json(self.root / DISCOVERY, document)
         where = f"{desk.endpoint} {desk.tcp_endpoint}".strip()
         logger.info("serving %s at %s, pid %d", self.root, where, os.getpid())

@@ -14,15 +14,6 @@ from loki_core.errors import InputError
 LOCK_NAME = ".lock"
 
 
-def is_locked(folder: Path) -> bool:
-    """Whether some process holds a folder now."""
-    try:
-        with FolderLock(folder):
-            return False
-    except InputError:
-        return True
-
-
 class FolderLock:
     """Hold a folder for this process while the block runs; make the folder if needed."""
 

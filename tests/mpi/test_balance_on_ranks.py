@@ -67,15 +67,23 @@ def test_what_does_not_pay_leaves_the_cuts_untouched(runs):
 
 
 @pytest.mark.mpi
+def test_a_volume_that_changes_its_buckets_is_looked_at_then(runs):
+    run = runs(2, "smoke")
+    between = run["look.substep"] % 5 != 0
+    assert np.any(run["look.moved"][between])
+    assert np.all(run["look.imbalance_after"] < 1.2)  # Buckets are few
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("mode", ["model", "timings"])
-@pytest.mark.parametrize(("ranks", "scene"), [(2, "dust"), (2, "hair"), (3, "hair")])
+@pytest.mark.parametrize(("ranks", "scene"), [(2, "dust"), (2, "hair"), (3, "hair"), (2, "smoke")])
 def test_a_run_that_is_balanced_on_the_way_equals_that_of_one_rank(runs, ranks, scene, mode):
     alone, many = runs(1, scene), runs(ranks, scene, mode)
     assert len(alone["look.moved"]) == 0  # one rank has nothing to balance
     if mode == "model":
         assert np.any(many["look.moved"][1:])
     for name in channels(alone):
-        if name.startswith("Load"):  # dust meets nobody: not a bit may differ
+        if name.startswith("Load"):  # dust and smoke without a solve: not a bit may differ
             np.testing.assert_array_equal(many[name], alone[name], err_msg=name)
         else:  # strands are solved in groups of eight, which are others on other ranks
             scale = np.abs(alone[name]).max()
@@ -83,7 +91,7 @@ def test_a_run_that_is_balanced_on_the_way_equals_that_of_one_rank(runs, ranks, 
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("scene", ["dust", "hair"])
+@pytest.mark.parametrize("scene", ["dust", "hair", "smoke"])
 def test_a_restored_run_takes_the_same_decisions(runs, scene):
     whole, resumed = runs(2, scene), runs(2, scene, "resumed")
     for name in LOOKS:

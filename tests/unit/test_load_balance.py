@@ -121,6 +121,7 @@ def test_a_change_pays_when_its_gain_until_the_next_exceeds_its_cost():
     prospect = Prospect(before=1.5, after=1.0, mean=1.0, moved=0.5)
     enough = (RENEWAL * 1.0 + JOURNEY * 0.5) / 0.5
     assert not prospect.pays(enough - 1) and prospect.pays(enough + 1)
+    assert prospect.pays(enough - 1, is_due=True)  # Buckets change anyway: much costs nothing more
     assert prospect.imbalance_before == 1.5 and prospect.imbalance_after == 1.0
 
 

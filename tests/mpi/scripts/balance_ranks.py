@@ -5,6 +5,7 @@
 dust      a cloud that travels as far as it is long, so that all of it ends on a few ranks
 still     the same cloud, which stays
 hair      the travelling cloud, and a row of strands whose roots travel too
+smoke     a puff in a wind, around which Buckets come and go
 
 model, timings   what Buckets weigh
 never            the load is not balanced
@@ -54,7 +55,17 @@ def hair():
     return [*behaviors, strands], {**inputs, "strands": at}, settings
 
 
-SCENES = {"dust": lambda: dust(SPEED), "still": lambda: dust(0.0), "hair": hair}
+def smoke():
+    density = np.zeros((16, 16, 16))
+    density[4:12, 4:12, 4:12] = 1.0
+    puff = lk.Voxels.from_dense(density, (0.0, 0.0, 0.0), 0.125)
+    air = lk.VolumeObject(
+        name="Load", voxel_size=0.125, input="load", padding=4, ambient_velocity=(3.0, 4.0, 6.0)
+    )
+    return [air], {"load": puff}, {}
+
+
+SCENES = {"dust": lambda: dust(SPEED), "still": lambda: dust(0.0), "hair": hair, "smoke": smoke}
 
 
 def make_solver(comm, scene, mode):
@@ -89,10 +100,9 @@ def main(target, scene, mode):
             solver.run(FRAMES - STOP)
             looks = solver.balances()
         counts = np.array([item.count() for item in solver.objects.values()])
+        names = ("density" if scene == "smoke" else "position", "velocity")
         found = {
-            f"{path}.{name}": solver.read(path, name)
-            for path in solver.objects
-            for name in ("position", "velocity")
+            f"{path}.{name}": solver.read(path, name) for path in solver.objects for name in names
         }
         found |= {
             "shares": np.array(shares),
