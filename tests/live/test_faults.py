@@ -26,14 +26,14 @@ from tests.live.live_scenes import (
 )
 
 WAIT = 120.0
-FRAMES = 30
+FRAMES = 60
 
 CLIENT = """
 import sys
 from bridges.live.client import Client
 from tests.live.live_scenes import seeds, sparks
 client = Client(sys.argv[1])
-run = client.submit(sparks(), {"seeds": seeds()}, run=sys.argv[2], frames="30",
+run = client.submit(sparks(), {"seeds": seeds()}, run=sys.argv[2], frames="60",
                     checkpoint_every=2, when_alone=sys.argv[3])
 for frame in run.frames():
     print(frame.number, flush=True)
@@ -70,7 +70,7 @@ def test_a_killed_solver_goes_on_from_its_checkpoint(
         event = run.next_event(WAIT)
         if event.frame is not None:
             numbers.append(event.frame.number)
-            if event.frame.number in (5, 17):
+            if event.frame.number in (3, 9):  # the solver is ahead of us, but not by so much
                 for pid in processes_of(server.root / "killed"):
                     os.kill(pid, signal.SIGKILL)
                 killed += 1
@@ -78,8 +78,8 @@ def test_a_killed_solver_goes_on_from_its_checkpoint(
             states.append(event.content["state"])
         elif event.kind == "end":
             break
-    assert killed == 2 and states.count("restarting") == 2 and states[-1] == "finished"
-    assert "failed" not in states
+    assert killed == 2 and states.count("restarting") == 2
+    assert "failed" not in states and run.state == "finished"
     assert numbers == list(range(1, FRAMES + 1))  # each once, in order
     assert_same_files(undisturbed, server.root / "killed" / "cache")
     assert run.status()["restarts"] == 2
@@ -183,7 +183,7 @@ def test_a_full_disk_stops_the_run_with_whole_frames_and_says_what_is_needed(
     root = tmp_path / "small"
     root.mkdir(mode=0o700)
     mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=700k,mode=0700", "none", str(root)],
+        ["mount", "-t", "tmpfs", "-o", "size=1000k,mode=0700", "none", str(root)],
         capture_output=True,
         check=False,
     )
