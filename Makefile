@@ -28,14 +28,14 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi
+	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live
 
 mpi: $(VENV)/.installed-dev | numpy1
-	$(BIN)/python -m pytest -m "not slow" tests/mpi
+	$(BIN)/python -m pytest -m "not slow" tests/mpi tests/live
 
-# The core once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
+# The units once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
-	$(BLENDER_BIN)/python -m pytest -m "not slow and not mpi and not compiles" tests/unit tests/verification
+	$(BLENDER_BIN)/python -m pytest -m "not slow and not mpi and not compiles" tests/unit
 
 validate: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow

@@ -130,7 +130,8 @@ def test_a_killed_server_is_noticed_and_the_next_one_goes_on(
     assert not processes_of(server.root)
 
 
-@pytest.mark.parametrize("when_alone", [pytest.param("continue", marks=pytest.mark.slow), "stop"])
+@pytest.mark.slow
+@pytest.mark.parametrize("when_alone", ["continue", "stop"])
 def test_a_killed_host_leaves_its_run_as_it_chose(
     client: Client, server: ServerProcess, undisturbed: Path, when_alone: str
 ) -> None:
