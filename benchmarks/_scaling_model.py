@@ -27,18 +27,18 @@ class Measured:
     """Costs of one rank of one thread in a substep; figures of the benchmark have these names."""
 
     voxel_seconds: float = 6.0e-7
-    particle_seconds: float = 1.5e-7
+    particle_seconds: float = 1.2e-7
     ghost_bytes_per_face: float = 37_100.0
     ghost_exchanges: float = 10.0
     iterations: float = 4.0
     halo_bytes_per_face: float = 10_600.0
     halo_exchanges: float = 99.0
     reductions: float = 32.0
-    step_overhead: float = 8.0e-3
-    bucket_seconds: float = 3.0e-8
+    step_overhead: float = 1.5e-3
+    bucket_seconds: float = 3.7e-8
     exchange_seconds: float = 1.5e-5
-    reduction_seconds: float = 1.0e-5
-    copy_bandwidth: float = 2.0e9
+    reduction_seconds: float = 1.9e-5
+    copy_bandwidth: float = 3.9e9
     voxels: float = 64.0**3
 
 

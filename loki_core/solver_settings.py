@@ -74,13 +74,16 @@ class SolverSettings(Declaration):
         0, minimum=0, maximum=2**63 - 1, doc="Seed of everything that is drawn at random."
     )
     checkpoint_every: int = parameter(
-        0, minimum=0, maximum=1_000_000, doc="Frames between checkpoints; 0 writes none."
+        0,
+        minimum=0,
+        maximum=1_000_000,
+        doc="Frames between checkpoints; 0 leaves it to whoever runs the setup.",
     )
     balance_every: int = parameter(
         20,
         minimum=0,
         maximum=1_000_000,
-        doc="Substeps between looks at the load balance, which moves data if that pays; 0 never.",
+        doc="Substeps between looks at the load, after which data move if that pays; 0 never.",
     )
     balance_weights: str = parameter(
         "model",

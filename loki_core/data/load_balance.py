@@ -24,8 +24,9 @@ from loki_core.parallel.comm import Communicator
 ALL_RUNS, FEWEST_RUNS = 1 << 16, 64
 #: Of the weight of the heaviest part, to which it is made the least: some twenty sweeps.
 PRECISION = 1.0e-6
-#: What making everything anew costs, in substeps of the heaviest part.
-RENEWAL = 1.5
+#: What making everything anew costs, in substeps of the heaviest part; and what is left of that
+#: where Buckets have come or gone, so that most of it is due anyway.
+RENEWAL, RENEWAL_WHEN_DUE = 1.5, 0.25
 #: What the journey of an element costs, in substeps of that element.
 JOURNEY = 1.0
 
@@ -46,9 +47,14 @@ class Prospect:
     mean: float
     moved: float
 
-    def pays(self, substeps: float) -> bool:
-        """Whether so many substeps gain more than the change costs."""
-        return (self.before - self.after) * substeps > RENEWAL * self.after + JOURNEY * self.moved
+    def pays(self, substeps: float, *, is_due: bool = False) -> bool:
+        """Whether so many substeps gain more than the change costs.
+
+        Args:
+            is_due: Whether Buckets have changed, so that much is made anew in any case.
+        """
+        renewal = RENEWAL_WHEN_DUE if is_due else RENEWAL
+        return (self.before - self.after) * substeps > renewal * self.after + JOURNEY * self.moved
 
     @property
     def imbalance_before(self) -> float:

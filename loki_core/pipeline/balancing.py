@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain, owners_by
 from loki_core.data.load_balance import foresee, propose_cuts
 from loki_core.objects.object import Object
@@ -67,7 +68,7 @@ class BalanceReport:
 
 
 class LoadBalancer:
-    """Cuts the curve and moves data. `balance` is collective.
+    """Cuts the curve and moves data. `look` and `balance` are collective.
 
     Args:
         domain: The Grid Domain, whose cuts it sets.
@@ -90,6 +91,7 @@ class LoadBalancer:
         self.by_timings = by_timings
         self.reports: deque[BalanceReport] = deque(maxlen=KEPT)
         self._is_warm = False
+        self._layouts: list[int] = []
         costs: dict[int, list[float]] = {id(item): [item.cost] for item in objects.values()}
         self._elsewhere: dict[str, Action] = {}
         for action in actions:
@@ -101,12 +103,30 @@ class LoadBalancer:
             item.element_cost = math.fsum(costs[id(item)])
         self._seconds = dict.fromkeys((*objects, *self._elsewhere), 0.0)
 
-    def balance(self, substep: int, over: float | None = None) -> None:
+    def begin_substep(self) -> None:
+        """Note which Buckets there are, to know whether volumes change theirs in this substep."""
+        self._layouts = self._volume_layouts()
+
+    def _volume_layouts(self) -> list[int]:
+        holders = [holder for item in self.objects.values() for holder in item.data.values()]
+        return [one.layout_version for one in holders if isinstance(one, DiscreteVolume)]
+
+    def look(self, substep: int, every: int) -> None:
+        """Balance every so many substeps, and where volumes have changed their Buckets.
+
+        That is the moment: the matrices of a volume are made anew then in any case.
+        """
+        is_due = self._volume_layouts() != self._layouts
+        if every and (is_due or substep % every == 0):
+            self.balance(substep, over=every, is_due=is_due)
+
+    def balance(self, substep: int, *, over: float | None = None, is_due: bool = False) -> None:
         """Cut the curve by the present cost of Buckets and bodies, and move data, if that pays.
 
         Args:
             substep: Where on the timeline, for the report.
             over: Substeps in which it has to pay; None moves whatever it costs.
+            is_due: Whether volumes have changed their Buckets in this substep.
         """
         if self.comm.size == 1:
             return
@@ -118,11 +138,18 @@ class LoadBalancer:
         by_bucket = [path for path in weights if path not in by_body]
         for kind, paths in (("bucket", by_bucket), ("body", by_body)):
             if paths:
-                self._balance_kind(kind, {path: weights[path] for path in paths}, substep, over)
+                of_kind = {path: weights[path] for path in paths}
+                is_cheap = is_due and kind == "bucket"
+                self._balance_kind(kind, of_kind, substep, over, is_cheap)
         self._forget_timings()
 
     def _balance_kind(
-        self, kind: str, weights: Mapping[str, Weights], substep: int, over: float | None
+        self,
+        kind: str,
+        weights: Mapping[str, Weights],
+        substep: int,
+        over: float | None,
+        is_due: bool,
     ) -> None:
         domain, comm = self.domain, self.comm
         start, sent = perf_counter(), comm.bytes_sent
@@ -134,7 +161,7 @@ class LoadBalancer:
         is_here = np.full(len(keys), comm.rank, np.int32)
         present = domain.owners(keys) if kind == "bucket" else is_here
         prospect = foresee(comm, present, owners_by(cuts, keys), summed)
-        moves = over is None or prospect.pays(over)
+        moves = over is None or prospect.pays(over, is_due=is_due)
         items = [self.objects[path] for path in weights if path in self.objects]
         held = _joined(weights[item.path] for item in items)[0]
         leaving = int(np.count_nonzero(owners_by(cuts, held) != comm.rank)) if moves else 0

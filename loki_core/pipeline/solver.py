@@ -159,10 +159,10 @@ class Solver:
             self._update_inputs(step.frame)
         if stage in (Stage.FRAME_BEGIN, Stage.SUBSTEP_BEGIN):
             self._update_settings(step.time)
+        if stage is Stage.SUBSTEP_BEGIN:
+            self.balancer.begin_substep()
         if stage is Stage.BALANCE_LOAD:
-            every = self.settings.balance_every
-            if every and step.substep % every == 0:
-                self.balancer.balance(step.substep, over=every)
+            self.balancer.look(step.substep, self.settings.balance_every)
         for scheduled in self.schedule[stage]:
             for observer in self._task_observers:
                 observer(scheduled.label)
