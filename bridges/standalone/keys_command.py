@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridges.standalone.options import print_json
+from bridges.standalone.options import machine_options, print_json
 
 if TYPE_CHECKING:
     from bridges.live.security import KeyFolder
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 @click.pass_context
 def command(ctx: click.Context, folder: str | None) -> None:
     """Make and exchange keys: a server knows its users, and users know their server.
+
+    Every sub-command takes --json.
 
     \b
     On the server's machine:   wtloki keys show --server        give this key to the users
@@ -33,7 +35,7 @@ def command(ctx: click.Context, folder: str | None) -> None:
 
 @command.command("show")
 @click.option("--server", is_flag=True, help="The key of a server on this machine.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@machine_options
 @click.pass_obj
 def show(keys: KeyFolder, *, server: bool, as_json: bool) -> None:
     """Print the public key of this user, or of the server here; make it if it is new."""
@@ -49,24 +51,27 @@ def show(keys: KeyFolder, *, server: bool, as_json: bool) -> None:
 @command.command("add")
 @click.argument("name")
 @click.argument("key")
+@machine_options
 @click.pass_obj
-def add(keys: KeyFolder, name: str, key: str) -> None:
+def add(keys: KeyFolder, name: str, key: str, *, as_json: bool) -> None:
     """Let a user in, by the public key that `wtloki keys show` prints there."""
     keys.add_user(name, key)
-    click.echo(f"{name} may connect from now on")
+    _tell({"added": name}, f"{name} may connect from now on", as_json=as_json)
 
 
 @command.command("remove")
 @click.argument("name")
+@machine_options
 @click.pass_obj
-def remove(keys: KeyFolder, name: str) -> None:
+def remove(keys: KeyFolder, name: str, *, as_json: bool) -> None:
     """Shut a user out, from the next connection on."""
     keys.remove_user(name)
-    click.echo(f"{name} cannot connect any more; connections that are open stay until they end")
+    text = f"{name} cannot connect any more; connections that are open stay until they end"
+    _tell({"removed": name}, text, as_json=as_json)
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+@machine_options
 @click.pass_obj
 def show_list(keys: KeyFolder, *, as_json: bool) -> None:
     """List the users that a server here lets in."""
@@ -81,11 +86,20 @@ def show_list(keys: KeyFolder, *, as_json: bool) -> None:
 @command.command("trust")
 @click.argument("endpoint")
 @click.argument("key")
+@machine_options
 @click.pass_obj
-def trust(keys: KeyFolder, endpoint: str, key: str) -> None:
+def trust(keys: KeyFolder, endpoint: str, key: str, *, as_json: bool) -> None:
     """Remember the public key of a server, so that no other can take its place."""
     from bridges.live.security import check_endpoint
 
     check_endpoint(endpoint)
     keys.trust_server(endpoint, key)
-    click.echo(f"connections to {endpoint} need that key from now on")
+    text = f"connections to {endpoint} need that key from now on"
+    _tell({"trusted": endpoint}, text, as_json=as_json)
+
+
+def _tell(document: dict[str, str], text: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json(document)
+    else:
+        click.echo(text)
