@@ -227,8 +227,10 @@ def test_more_runs_than_places_wait_for_their_turn(client: Client) -> None:
     runs = [
         client.submit(sparks(), {"seeds": seeds()}, run=f"queue{n}", frames="3") for n in range(3)
     ]
-    states = {one["run"]: one["state"] for one in client.status()["runs"]}
-    assert states["queue2"] == "queued"
+    state = "collecting"
+    while state == "collecting":  # its inputs are on their way
+        state = runs[2].status()["state"]
+    assert state == "queued"
     for run in runs:
         run.wait(WAIT)
     shown = client.status("queue2")["runs"][0]
