@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from bridges.live.live_run import ANSWER_SECONDS, Frame, Run, RunEvent, RunFailed
-from bridges.live.local_server import default_root, ensure_server
+from bridges.live.local_server import default_root, discovered, ensure_server
 from bridges.live.protocol import Message, document_part
 from bridges.live.scene_document import document_to_send
 from bridges.live.security import KeyFolder, credentials_for
@@ -239,6 +239,14 @@ def connect(
         command: How `wtloki` is called, where it is not beside this Python or on the path.
         options: As Client has them.
     """
-    if endpoint is None:
-        endpoint = ensure_server(Path(root) if root is not None else default_root(), command)
-    return Client(endpoint, **options)
+    if endpoint is not None:
+        return Client(endpoint, **options)
+    folder = Path(root) if root is not None else default_root()
+    found = ensure_server(folder, command)
+    try:
+        return Client(found, **options)
+    except ConnectionLost:
+        still = discovered(folder)
+        if still is not None and still["endpoint"] == found:
+            raise
+        return Client(ensure_server(folder, command), **options)  # that one was just ending

@@ -202,10 +202,14 @@ class Server:
         where = f"{desk.endpoint} {desk.tcp_endpoint}".strip()
         logger.info("serving %s at %s, pid %d", self.root, where, os.getpid())
 
+    def _take_down_sign(self) -> None:
+        """Let nobody find this server any more; the next one waits for its lock."""
+        (self.root / DISCOVERY).unlink(missing_ok=True)
+
     def _close(self) -> None:
         for run in self.runs.values():
             run.kill()
-        (self.root / DISCOVERY).unlink(missing_ok=True)
+        self._take_down_sign()
         if hasattr(self, "desk"):
             self.desk.close()
         if hasattr(self, "_context"):
@@ -270,7 +274,7 @@ class Server:
         active = [run for run in self.runs.values() if run.is_active]
         if not self._stop_at:
             self._stop_at = now + SECONDS_TO_STOP
-            (self.root / DISCOVERY).unlink(missing_ok=True)  # nobody should come any more
+            self._take_down_sign()
             for run in active:
                 run.end_with_server()
         return not active or now > self._stop_at or self._stop_now
@@ -494,6 +498,7 @@ class Server:
         if session.user != OWNER:
             raise ProtocolError("not_allowed", "only its owner stops a server")
         self._stopping = True
+        self._take_down_sign()  # before the answer: who hears it may look for a server at once
 
     def _input(self, session: Session, message: Message) -> None:
         run = self._run_of(session, message)

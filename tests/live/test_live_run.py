@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.live.client import Client, Refused, Run, RunFailed
+from bridges.live.client import Client, Refused, Run, RunFailed, connect
 from bridges.standalone.runner import Runner
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled, FormatError
@@ -277,3 +277,22 @@ def test_a_mistake_in_an_argument_is_told_where_it_was_made(client: Client) -> N
     with pytest.raises(Refused, match="there is a run"):
         client.submit(sparks(), {"seeds": seeds()}, run="once", frames="2")
     assert [frame.number for frame in run.frames(WAIT)] == [1, 2]  # it still hears
+
+
+def test_a_server_that_was_just_told_to_stop_is_not_found_again(tmp_path: Path) -> None:
+    for name in ("first", "second"):  # the second finds the folder while the first server ends
+        with connect(root=tmp_path / "root") as one:
+            run = one.submit(sparks(), {"seeds": seeds()}, run=name, frames="2")
+            assert [frame.number for frame in run.frames(WAIT)] == [1, 2]
+            one.stop_server()
+
+
+def test_a_server_keeps_to_the_limits_it_was_given(tmp_path: Path) -> None:
+    limits = ("--most-ranks", "2", "--memory-limit", "0.001")
+    with ServerProcess(tmp_path / "root", *limits) as server, Client(server.endpoint) as client:
+        with pytest.raises(Refused, match="allows 2"):
+            client.submit(sparks(), {"seeds": seeds()}, run="wide", frames="2", ranks=3)
+        run = client.submit(sparks(), {"seeds": seeds()}, run="large", frames="5000")
+        with pytest.raises(RunFailed, match=r"limit of 0\.001 GB"):
+            run.wait(WAIT)
+        assert run.state == "stopped"

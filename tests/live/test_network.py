@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from bridges.live.client import Client
-from tests.live.live_scenes import ServerProcess, seeds, sparks
+from loki_core.data.points import Points
+from tests.live.live_scenes import ServerProcess, assert_same_files, seeds, sparks
 
 WAIT = 120.0
 NEAR, FAR = "127.0.0.2", "127.0.0.1"
@@ -84,13 +85,18 @@ def ports_of(server: ServerProcess) -> tuple[int, int]:
     return control, data
 
 
+@pytest.mark.parametrize("is_animated", [False, True])
 def test_a_cut_cable_is_a_pause_and_no_frame_comes_twice(
-    tmp_path: Path, settings_folder: Path
+    tmp_path: Path, settings_folder: Path, is_animated: bool
 ) -> None:
+    def moving(frame: int) -> Points:
+        return seeds(shift=0.01 * frame)
+
+    inputs = {"seeds": moving if is_animated else seeds()}
     with ServerProcess(tmp_path / "root", "--listen", f"tcp://{FAR}:*") as server:
         cables = [Cable(port) for port in ports_of(server)]
         with Client(f"tcp://{NEAR}:{cables[0].port}") as client:
-            run = client.submit(sparks(), {"seeds": seeds()}, run="cut", frames="60", credit=3)
+            run = client.submit(sparks(), inputs, run="cut", frames="60", credit=3)
             numbers, kinds, cuts = [], [], 0
             while True:
                 event = run.next_event(WAIT)
@@ -108,8 +114,10 @@ def test_a_cut_cable_is_a_pause_and_no_frame_comes_twice(
                     break
             assert cuts == 2 and kinds.count("disconnected") == kinds.count("reconnected") >= 2
             assert numbers == list(range(1, 61))
+            client.submit(sparks(), inputs, run="whole", frames="60").wait(WAIT)
         for cable in cables:
             cable.close()
+        assert_same_files(server.root / "whole" / "cache", server.root / "cut" / "cache")
 
 
 @pytest.mark.slow
