@@ -115,6 +115,7 @@ class Parameter:
     channel: str | None = None
     doc: str = ""
     kind: ParameterKind | None = None
+    is_spatial: bool = False
     name: str = ""
     owner: str = ""
     type: ValueType = field(default=ValueType(float))
@@ -143,6 +144,8 @@ class Parameter:
             raise SetupError(f"{place}: kind={self.kind!r} is not known{hint}")
         if self.kind is not None and self.type.base is not str:
             raise SetupError(f"{place}: kind={self.kind!r} needs the type str, not {self.type}")
+        if self.is_spatial and (self.type.base, self.type.length) != (float, 3):
+            raise SetupError(f"{place}: a place or direction is of 3 numbers, not {self.type}")
         if self.varies != "no" and (self.type.base is str or self.type.length == 0):
             raise SetupError(f"{place}: a parameter of type {self.type} cannot vary")
         if self.channel is not None and not _SNAKE.fullmatch(self.channel):
@@ -392,6 +395,7 @@ def parameter(
     channel: str | None = None,
     doc: str = "",
     kind: ParameterKind | None = None,
+    is_spatial: bool = False,
 ) -> Any:
     """Declare a parameter as a class attribute of a Behavior.
 
@@ -405,6 +409,7 @@ def parameter(
         channel: A shared physical channel that overrides the value, such as `radius`.
         doc: One line for people.
         kind: What a text refers to: an input stream, an Object, an expression, a channel.
+        is_spatial: Whether it is a place or a direction, which a host with other axes turns.
     """
     return Parameter(
         default=default,
@@ -416,6 +421,7 @@ def parameter(
         channel=channel,
         doc=doc,
         kind=kind,
+        is_spatial=is_spatial,
     )
 
 

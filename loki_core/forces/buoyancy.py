@@ -39,7 +39,7 @@ class BuoyancyForce(Behavior, kind="force"):
         0.001, unit="kg/m^3", doc="Mass that one unit of the density channel adds to the gas."
     )
     acceleration: tuple[float, float, float] = parameter(
-        (0.0, -9.81, 0.0), unit="m/s^2", doc="Acceleration of free fall."
+        (0.0, -9.81, 0.0), unit="m/s^2", is_spatial=True, doc="Acceleration of free fall."
     )
     temperature_law: str = parameter(
         "ideal_gas", choices=LAWS, doc="How density depends on temperature."

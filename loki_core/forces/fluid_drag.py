@@ -34,7 +34,7 @@ class FluidDragForce(Behavior, kind="force"):
 
     law: str = parameter("schiller_naumann", choices=LAWS, doc="How drag depends on the speed.")
     velocity: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m/s", doc="Constant part of the flow's velocity."
+        (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="Constant part of the flow's velocity."
     )
     field: str | None = parameter(
         None, kind="stream", doc="Voxel stream whose channel is added to the constant part."

@@ -24,7 +24,10 @@ class ForceDensityField(Behavior, kind="force"):
     """Push every Object in the Group by a field of force per mass or per volume."""
 
     value: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), varies="vertex", doc="Constant part of the field [m/s^2 or N/m^3]."
+        (0.0, 0.0, 0.0),
+        varies="vertex",
+        is_spatial=True,
+        doc="Constant part of the field [m/s^2 or N/m^3].",
     )
     field: str | None = parameter(
         None, kind="stream", doc="Voxel stream whose channel is added to the constant part."
@@ -37,7 +40,10 @@ class ForceDensityField(Behavior, kind="force"):
     )
     mask_channel: str = parameter("mask", kind="channel", doc="Scalar channel of the mask stream.")
     mask_center: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m", doc="Centre of the ball outside which there is no force."
+        (0.0, 0.0, 0.0),
+        unit="m",
+        is_spatial=True,
+        doc="Centre of the ball outside which there is no force.",
     )
     mask_radius: float | None = parameter(
         None, unit="m", minimum=0.0, doc="Radius of that ball; none acts everywhere."

@@ -19,7 +19,11 @@ class GravityForce(Behavior, kind="force"):
     """Pull every Object in the Group along one constant acceleration."""
 
     acceleration: tuple[float, float, float] = parameter(
-        (0.0, -9.81, 0.0), unit="m/s^2", varies="vertex", doc="Acceleration of free fall."
+        (0.0, -9.81, 0.0),
+        unit="m/s^2",
+        varies="vertex",
+        is_spatial=True,
+        doc="Acceleration of free fall.",
     )
 
 

@@ -81,7 +81,7 @@ class ParticleObject(Behavior, kind="object"):
         0.0, unit="1/s", minimum=0.0, varies="object", doc="Particles emitted in a second."
     )
     velocity: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m/s", doc="Start velocity of emitted particles."
+        (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="Start velocity of emitted particles."
     )
     normal_speed: float = parameter(
         0.0, unit="m/s", doc="Start speed along the source's normals, added to the velocity."

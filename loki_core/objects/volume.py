@@ -112,6 +112,7 @@ class VolumeObject(Behavior, kind="object"):
     ambient_velocity: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0),
         unit="m/s",
+        is_spatial=True,
         doc="Velocity of the air around: wind that blows in; when it changes all air follows.",
     )
     velocity_scheme: str = parameter(

@@ -33,7 +33,10 @@ class DomainBoundary(Behavior, kind="operator"):
     sides: tuple[str, ...] = parameter((), choices=(*SIDES, "all"), doc="Sides that it is about.")
     condition: str = parameter("no_slip", choices=tuple(CONDITIONS), doc="What they do.")
     velocity: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m/s", doc="Of the wall, or of the gas that flows in."
+        (0.0, 0.0, 0.0),
+        unit="m/s",
+        is_spatial=True,
+        doc="Of the wall, or of the gas that flows in.",
     )
     density: float = parameter(0.0, doc="Density channel of the gas that flows in.")
     temperature: float | None = parameter(

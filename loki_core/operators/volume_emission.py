@@ -52,7 +52,7 @@ class VolumeEmission(Behavior, kind="operator"):
         None, unit="K", doc="Temperature inside the source, or its growth a second."
     )
     velocity: tuple[float, float, float] | None = parameter(
-        None, unit="m/s", doc="Velocity inside the source; none leaves it alone."
+        None, unit="m/s", is_spatial=True, doc="Velocity inside the source; none leaves it alone."
     )
     inherit_velocity: float = parameter(
         0.0, doc="How much of the source's own motion is added to the velocity."

@@ -42,12 +42,14 @@ class FieldSource(Node):
     voxel_size: float = parameter(0.1, unit="m", minimum=1.0e-6, doc="Edge of a voxel.")
     channel: str = parameter("velocity", kind="channel", doc="Name of the vector channel.")
     velocity: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m/s", doc="The same everywhere."
+        (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="The same everywhere."
     )
     center: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m", doc="A place on the axis of the vortex."
+        (0.0, 0.0, 0.0), unit="m", is_spatial=True, doc="A place on the axis of the vortex."
     )
-    axis: tuple[float, float, float] = parameter((0.0, 1.0, 0.0), doc="Direction of that axis.")
+    axis: tuple[float, float, float] = parameter(
+        (0.0, 1.0, 0.0), is_spatial=True, doc="Direction of that axis."
+    )
     angular_velocity: float = parameter(1.0, unit="rad/s", doc="At the axis of the vortex.")
     radius: float = parameter(
         1.0, unit="m", minimum=1.0e-6, doc="Distance at which the vortex turns 1/e as fast."

@@ -29,7 +29,9 @@ class ShapeSource(Node):
     """
 
     shape: str = parameter("sphere", choices=SHAPES, doc="What is made.")
-    center: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), unit="m", doc="Its middle.")
+    center: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0), unit="m", is_spatial=True, doc="Its middle."
+    )
     size: tuple[float, float, float] = parameter(
         (1.0, 1.0, 1.0), unit="m", minimum=0.0, doc="Extent along x, y and z."
     )

@@ -33,14 +33,19 @@ class Transform(Node):
     input_sockets: ClassVar[tuple[Socket, ...]] = (Socket("in"),)
     output_sockets: ClassVar[tuple[Socket, ...]] = (Socket("out", like="in"),)
 
-    translate: tuple[float, float, float] = parameter((0.0, 0.0, 0.0), unit="m", doc="Shift.")
+    translate: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0), unit="m", is_spatial=True, doc="Shift."
+    )
     rotate: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0), unit="rad", doc="Angles about x, y and z."
     )
     order: str = parameter("xyz", choices=ORDERS, doc="Which axis is turned about first.")
     scale: tuple[float, float, float] = parameter((1.0, 1.0, 1.0), doc="Factor along each axis.")
     pivot: tuple[float, float, float] = parameter(
-        (0.0, 0.0, 0.0), unit="m", doc="Place that turning and scaling leave where it is."
+        (0.0, 0.0, 0.0),
+        unit="m",
+        is_spatial=True,
+        doc="Place that turning and scaling leave where it is.",
     )
     # fmt: off
     matrix: (
