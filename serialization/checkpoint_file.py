@@ -156,15 +156,36 @@ def open_checkpoint(
     return Checkpoint(folder, frame, tuple(digests), notes)
 
 
+def checkpoints_before(run_folder: str | Path, frame: int) -> list[int]:
+    """Return the frames of checkpoints from which a frame can be computed from its beginning.
+
+    That of the frame before is not one if its note `frame_begun` says that it was written on the
+    way, with substeps of the frame in it.
+    """
+    found = [one for one in checkpoint_frames(run_folder) if one < frame]
+    if found and found[-1] == frame - 1:
+        index = read_json(_checkpoint_folder(run_folder, found[-1]) / "index.json")[0]
+        notes = index.get("notes") if isinstance(index, dict) else None
+        if isinstance(notes, dict) and notes.get("frame_begun"):
+            found.pop()
+    return found
+
+
 def latest_checkpoint(
-    run_folder: str | Path, *, skip_damaged: bool = False, limits: Limits = DEFAULT_LIMITS
+    run_folder: str | Path,
+    *,
+    before: int | None = None,
+    skip_damaged: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Checkpoint | None:
-    """Return the newest checkpoint, or None where there is none.
+    """Return the newest checkpoint, or the newest of `checkpoints_before`; None if there is none.
 
     A damaged one is an error; with `skip_damaged` the one before it is taken, and the reasons are
     in `skipped`.
     """
-    frames = checkpoint_frames(run_folder)
+    frames = (
+        checkpoint_frames(run_folder) if before is None else checkpoints_before(run_folder, before)
+    )
     skipped: list[str] = []
     for frame in reversed(frames):
         try:

@@ -105,12 +105,14 @@ class FrameCacheWriter:
         *,
         overwrite: bool = False,
         resume: bool = False,
+        rewind: int | None = None,
         rank: int = 0,
     ) -> None:
         """Open `folder`, make it if needed; refuse one that holds another simulation.
 
         `overwrite` removes the frames of whatever simulation is there; `resume` keeps them and
-        takes the new setup from here on.
+        takes the new setup from here on, or from the frame `rewind` on: then that frame and all
+        after it are removed.
         """
         self.folder = Path(folder)
         self.manifest = manifest
@@ -122,7 +124,7 @@ class FrameCacheWriter:
             if overwrite:
                 self._remove_frames()
             else:
-                self._continue(resume=resume)
+                self._continue(resume=resume, rewind=rewind)
         elif _index_files(self.folder):
             if not overwrite:
                 raise InputError(
@@ -134,6 +136,8 @@ class FrameCacheWriter:
         for place in [self.folder, *_frame_folders(self.folder)]:
             remove_leftovers(place)
         self._write_manifest()
+        if rewind is not None:  # after it: a frame may be missing there, never here
+            self._remove_from(rewind)
 
     def write_frame(
         self,
@@ -210,15 +214,6 @@ class FrameCacheWriter:
         now.setup_hash, now.setup = changed.setup_hash, changed.setup
         self._write_manifest()
 
-    def discard_frames(self, first: int) -> list[int]:
-        """Remove frames from `first` on, as before a changed run resumes there; return them."""
-        dropped = [frame for frame in _index_files(self.folder) if frame >= first]
-        for frame in sorted(dropped, reverse=True):
-            _remove_frame(self.folder, frame)
-            self.manifest.frames.pop(str(frame), None)
-        self._write_manifest()
-        return sorted(dropped)
-
     def close(self) -> None:
         """Write the manifest a last time; frames are on disk already."""
         if self.rank == 0:
@@ -230,8 +225,14 @@ class FrameCacheWriter:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def _continue(self, *, resume: bool) -> None:
+    def _continue(self, *, resume: bool, rewind: int | None) -> None:
         found = read_manifest(self.folder)
+        # the folder is the truth: a killed run may have written frames after its manifest
+        kept = {
+            frame: path
+            for frame, path in _index_files(self.folder).items()
+            if rewind is None or frame < rewind
+        }
         if found.setup_hash != self.manifest.setup_hash:
             if not resume:
                 raise InputError(
@@ -240,14 +241,18 @@ class FrameCacheWriter:
                     f"{_difference(found, self.manifest)}; choose another folder, resume from a "
                     "checkpoint, or overwrite it"
                 )
-            last = max(_index_files(self.folder), default=None)
-            note = {"setup_hash": found.setup_hash, "last_frame": last}
+            note = {"setup_hash": found.setup_hash, "last_frame": max(kept, default=None)}
             found.earlier_setups = [*found.earlier_setups, note][-100:]
         self.manifest.objects = found.objects | self.manifest.objects
         self.manifest.earlier_setups = found.earlier_setups
-        # the folder is the truth: a killed run may have written frames after its manifest
-        for frame, path in _index_files(self.folder).items():
+        for frame, path in kept.items():
             self.manifest.frames[str(frame)] = read_json(path)[1]
+
+    def _remove_from(self, first: int) -> None:
+        """Remove frames, the last one first: whenever this is killed, no frame is missing."""
+        for frame in sorted(_index_files(self.folder), reverse=True):
+            if frame >= first:
+                _remove_frame(self.folder, frame)
 
     def _remove_frames(self) -> None:
         for frame in _index_files(self.folder):

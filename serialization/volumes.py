@@ -26,6 +26,7 @@ import numpy.typing as npt
 from loki_core.data.voxels import VoxelChannel, Voxels
 from loki_core.errors import FormatError, InputError, did_you_mean
 from serialization.atomic_file import replacing
+from serialization.vdb_check import check_whole
 
 LEAF = 8
 PIECE = 128  # voxels along each axis that are read at a time while looking for blocks
@@ -83,6 +84,7 @@ def write_vdb(
         if openvdb is not None:
             grids = [_openvdb_grid(openvdb, voxels, n, chosen[n]) for n in voxels.channels]
             openvdb.write(str(temporary), grids=grids, metadata={"creator": "Loki"})
+            check_whole(temporary)
         else:
             temporary.write_bytes(_tinyvdb_file(voxels, chosen))
 
@@ -167,6 +169,8 @@ def _openvdb_grid(openvdb: Any, voxels: Voxels, name: str, kind: str) -> Any:
     corners = voxels.coords.astype(np.int64) * voxels.block_resolution
     for block, corner in zip(channel.values, corners.tolist(), strict=True):
         array = block[0] if scalar else np.ascontiguousarray(np.moveaxis(block, 0, -1))
+        if not array.flags.writeable:
+            array = array.copy()  # openvdb refuses what it could not write to
         grid.copyFromArray(array, ijk=tuple(corner))
     return grid
 

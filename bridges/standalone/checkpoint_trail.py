@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
 from bridges.standalone.frame_sinks import disk_errors
-from loki_core.errors import LokiError
+from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.errors import InputError, LokiError
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.repartition import state_for_rank
 from loki_core.pipeline.solver import Solver
@@ -99,20 +101,25 @@ class CheckpointTrail:
             folder = str(done.folder)
             self._tell("checkpoint", frame=solver.frame, folder=folder, seconds=self._seconds)
 
-    def find(self) -> Resumed | None:
-        """Let rank 0 find the newest whole checkpoint, and all ranks know it."""
+    def find(self, *, before: int | None = None) -> Resumed | None:
+        """Let rank 0 find the newest whole checkpoint, and all ranks know it.
+
+        Args:
+            before: A frame that is computed from its beginning, with what comes after it.
+        """
         error: LokiError | None = None
         found: dict[str, Any] = {}
         if self.comm.rank == 0:
             try:
-                newest = latest_checkpoint(self.folder, skip_damaged=True)
+                newest = latest_checkpoint(self.folder, before=before, skip_damaged=True)
             except LokiError as problem:
                 error = problem
             else:
                 for reason in newest.skipped if newest is not None else ():
                     self._tell("warning", message=f"passed over a damaged {reason}")
                 if newest is None:
-                    text = f"{self.folder} has no checkpoint; starting from the beginning"
+                    which = "" if before is None else f" before frame {before}"
+                    text = f"{self.folder} has no checkpoint{which}; starting from the beginning"
                     self._tell("warning", message=text)
                 else:
                     found = {
@@ -132,4 +139,24 @@ class CheckpointTrail:
         else:
             parts = [checkpoint.read(rank) for rank in range(checkpoint.ranks)]
             state = state_for_rank(parts, self.comm.rank, self.comm.size)
-        solver.restore(state)
+        restore(solver, state)
+
+
+def restore(solver: Solver, state: dict[str, Any]) -> None:
+    """Bring a Solver to a state of a setup with other parameters, but of the same structure.
+
+    Raises:
+        InputError: The structure is another, as far as can be told.
+    """
+    buckets = solver.domain.bucket_size, float(state["domain"]["bucket_size"])
+    volumes = [
+        path
+        for path, item in solver.objects.items()
+        if any(isinstance(one, DiscreteVolume) for one in item.data.values())
+    ]
+    if volumes and not math.isclose(*buckets, rel_tol=1e-9):
+        raise InputError(
+            f"{volumes[0]} has Buckets of {buckets[0]:g} m, and the state {buckets[1]:g} m; the "
+            "voxel size of a state stays"
+        )
+    solver.restore(state)

@@ -33,6 +33,7 @@ COMMANDS = {
     "keys": ("keys_command", "Say who may connect to a server from another machine."),
     "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
     "preview": ("preview_command", "Render a picture of a cached frame."),
+    "export": ("export_command", "Write a cache as USD or VDB, for programs without Loki."),
     "example": ("example_command", "Run a scene of the gallery."),
     "validate": ("validate_command", "Compare physics with measured and analytical results."),
     "bench": ("bench_command", "Measure speed and memory."),

@@ -13,7 +13,11 @@ from typing import Any, Protocol
 
 from loki_core.errors import DiskFullError, InputError, LokiError
 from loki_core.parallel.comm import Communicator
-from serialization.checkpoint_file import checkpoint_frames, remove_checkpoint
+from serialization.checkpoint_file import (
+    checkpoint_frames,
+    checkpoints_before,
+    remove_checkpoint,
+)
 from serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest, read_manifest
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
@@ -41,17 +45,25 @@ class CacheSink:
         folder: Of the cache.
         overwrite: Replace what another simulation left there.
         resume: Keep the frames that are there.
+        rewind: Of these, remove this one and all after it, and what could only lead there.
     """
 
     is_kept = True
 
     def __init__(
-        self, folder: Path, comm: Communicator, *, overwrite: bool = False, resume: bool = False
+        self,
+        folder: Path,
+        comm: Communicator,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        rewind: int | None = None,
     ) -> None:
         self.folder = folder
         self.comm = comm
         self.overwrite = overwrite and not resume
         self.resume = resume
+        self.rewind = rewind
         #: What a whole frame takes on the disk [bytes], as the last one did.
         self.frame_bytes = 0
         self._writer: FrameCacheWriter | None = None
@@ -69,8 +81,8 @@ class CacheSink:
             self._open_writer(manifest)
 
     def _open_writer(self, manifest: Manifest) -> None:
-        if self.comm.rank == 0 and self.overwrite:
-            for frame in checkpoint_frames(self.folder):  # of whatever was there
+        if self.comm.rank == 0:
+            for frame in self._void_checkpoints():
                 remove_checkpoint(self.folder, frame)
         if self.comm.rank == 0 and not self.overwrite and not self.resume:
             self._refuse_used_folder(manifest)
@@ -79,8 +91,19 @@ class CacheSink:
             manifest,
             overwrite=self.overwrite,
             resume=self.resume,
+            rewind=self.rewind,
             rank=self.comm.rank,
         )
+
+    def _void_checkpoints(self) -> list[int]:
+        """Frames of checkpoints that the run which begins here must not go on from."""
+        found = checkpoint_frames(self.folder)
+        if self.overwrite:
+            return found  # of whatever was there
+        if self.rewind is None:
+            return []
+        kept = checkpoints_before(self.folder, self.rewind)
+        return [frame for frame in found if frame not in kept]
 
     def _refuse_used_folder(self, manifest: Manifest) -> None:
         """Keep finished frames: a new run never writes over them unless it is told to."""

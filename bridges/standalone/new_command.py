@@ -1,4 +1,4 @@
-"""`wtloki new`: write a starter Solver Setup with a small input, ready to run."""
+"""`wtloki new`: write a starter Solver Setup, or a template, with small inputs, ready to run."""
 
 from __future__ import annotations
 
@@ -12,53 +12,106 @@ from bridges.standalone.options import machine_options, print_json
 if TYPE_CHECKING:
     from loki_core.solver_setup import SolverSetup
 
-TEMPLATES = ("particles", "emitter")
+#: Starter Solver Setups, each with one line of help.
+STARTERS = {
+    "particles": "Points fall in the wind.",
+    "emitter": "New particles leave a disc, and have lifetimes.",
+}
 SUFFIX = ".loki.json"
 
 
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option(
-    "--template", type=click.Choice(TEMPLATES), default="particles", show_default=True, help="Kind."
+    "--template", default="particles", metavar="NAME", show_default=True, help="What is written."
 )
+@click.option("--list", "only_list", is_flag=True, help="List what can be written.")
 @machine_options
-def command(file: Path | None, *, template: str, as_json: bool) -> None:
-    """Write a starter setup FILE and a small input beside it, and say what to do next.
+def command(file: Path | None, *, template: str, only_list: bool, as_json: bool) -> None:
+    """Write a starter setup or a template to FILE with small inputs, and say what to do next.
 
-    particles: points that fall in the wind; emitter: new particles from a disc, with lifetimes.
+    Templates are Loki Graphs whose exposed parameters `--set` and every host change by name.
     Nothing that exists is overwritten.
     """
-    import numpy as np
-
-    from loki_core.errors import InputError
-    from loki_core.setup_document import write_setup
-
+    if only_list:
+        _list(as_json=as_json)
+        return
     target = file or Path(f"{template}{SUFFIX}")
     if target.suffix != ".json":
         target = target.with_name(target.name + SUFFIX)
     stem = target.name.removesuffix(".json").removesuffix(".loki")
-    seeds = target.with_name(f"{stem}_seeds.npz")
-    for path in (target, seeds):
-        if path.exists():
-            raise InputError(f"{path} is there already; choose another name or remove it")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    setup = _build(template, stem)
-    write_setup(setup, target)
-    arrays: dict[str, Any] = _seeds(template)
-    with seeds.open("xb") as stream:
-        np.savez(stream, **arrays)
+    inputs = _write_starter(target, template) if template in STARTERS else _copy(target, template)
+    given = " ".join(f"--input {name}={path}" for name, path in inputs.items())
     steps = [
-        f"wtloki check {target} --input seeds={seeds}",
+        f"wtloki check {target} {given}",
         f"wtloki explain {target}",
-        f"wtloki run {target} --input seeds={seeds} --frames 48 --output {stem}_cache",
+        f"wtloki run {target} {given} --frames 48 --output {stem}_cache",
         f"wtloki preview {stem}_cache",
     ]
     if as_json:
-        print_json({"setup": str(target), "inputs": {"seeds": str(seeds)}, "next": steps})
+        paths = {name: str(path) for name, path in inputs.items()}
+        print_json({"setup": str(target), "inputs": paths, "next": steps})
         return
-    click.echo(f"wrote {target} and {seeds}\nnext:")
+    click.echo(f"wrote {' and '.join(str(path) for path in (target, *inputs.values()))}\nnext:")
     for step in steps:
         click.echo(f"  {step}")
+
+
+def _list(*, as_json: bool) -> None:
+    from loki_graph.templates import templates
+
+    found = STARTERS | {one.name: one.doc for one in templates()}
+    if as_json:
+        print_json({"templates": [{"name": name, "doc": doc} for name, doc in found.items()]})
+        return
+    for name, doc in found.items():
+        click.echo(f"{name:16}  {doc}")
+
+
+def _write_starter(target: Path, template: str) -> dict[str, Path]:
+    """Write a starter setup and its points; return the files of inputs."""
+    import numpy as np
+
+    from loki_core.setup_document import write_setup
+
+    stem = target.name.removesuffix(".json").removesuffix(".loki")
+    seeds = target.with_name(f"{stem}_seeds.npz")
+    _make_room(target, seeds)
+    write_setup(_build(template, stem), target)
+    arrays: dict[str, Any] = _seeds(template)
+    with seeds.open("xb") as stream:
+        np.savez(stream, **arrays)
+    return {"seeds": seeds}
+
+
+def _copy(target: Path, name: str) -> dict[str, Path]:
+    """Write a template's graph and the inputs that it suggests; return the files of inputs."""
+    from loki_core.errors import InputError, did_you_mean
+    from loki_graph.templates import templates
+    from serialization.atomic_file import write_packed
+
+    known = {one.name: one for one in templates()}
+    if name not in known:
+        hint = did_you_mean(name, [*STARTERS, *known]) or "; wtloki new --list shows all"
+        raise InputError(f'there is no template "{name[:80]}"{hint}')
+    stem = target.name.removesuffix(".json").removesuffix(".loki")
+    streams = known[name].suggested_inputs()
+    inputs = {one: target.with_name(f"{stem}_{one}.loki") for one in streams}
+    _make_room(target, *inputs.values())
+    target.write_bytes(known[name].path.read_bytes())
+    for one, path in inputs.items():
+        write_packed(path, streams[one])
+    return inputs
+
+
+def _make_room(*paths: Path) -> None:
+    """Refuse to overwrite files, and make their folder."""
+    from loki_core.errors import InputError
+
+    for path in paths:
+        if path.exists():
+            raise InputError(f"{path} is there already; choose another name or remove it")
+        path.parent.mkdir(parents=True, exist_ok=True)
 
 
 def _build(template: str, name: str) -> SolverSetup:

@@ -17,7 +17,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from bridges.standalone.checkpoint_trail import CheckpointTrail, Resumed
+from bridges.standalone.checkpoint_trail import CheckpointTrail, Resumed, restore
 from bridges.standalone.events import Listener
 from bridges.standalone.folder_lock import FolderLock
 from bridges.standalone.frame_sinks import CacheSink, FrameSink
@@ -89,6 +89,8 @@ class Runner:
         keep_checkpoints: How many of the last checkpoints stay.
         resume: Continue from the newest whole checkpoint in the folder.
         overwrite: Replace what another simulation left in the folder.
+        rewind: With `resume`: continue from before this frame. The frames and checkpoints of the
+            folder from it on are removed, once a checkpoint before it has been restored.
         threads: Threads of this rank; all cores if None.
         listener: Is told every event, on rank 0.
         document: What the cache says it is of; the setup's document if None.
@@ -108,6 +110,7 @@ class Runner:
         keep_checkpoints: int = 3,
         resume: bool = False,
         overwrite: bool = False,
+        rewind: int | None = None,
         threads: int | None = None,
         comm: Communicator | None = None,
         listener: Listener | None = None,
@@ -122,6 +125,7 @@ class Runner:
         if every is None and setup.settings.checkpoint_every:
             every = int(setup.settings.checkpoint_every)
         self.resume = resume
+        self.rewind = rewind
         self.threads = threads
         self.comm = world() if comm is None else comm
         self.solver: Solver | None = None
@@ -130,7 +134,7 @@ class Runner:
             output, self.comm, every=every, keep=keep_checkpoints, tell=self.report.tell
         )
         self._sink: FrameSink = sink or CacheSink(
-            output, self.comm, overwrite=overwrite, resume=resume
+            output, self.comm, overwrite=overwrite, resume=resume, rewind=rewind
         )
         self._conductor = conductor
         self._take_scene(setup, inputs, document, after)
@@ -175,10 +179,11 @@ class Runner:
 
     def _run(self) -> None:
         start = perf_counter()
-        resumed = self._trail.find() if self.resume else None
+        resumed = self._trail.find(before=self.rewind) if self.resume else None
         if self._conductor is not None and resumed is not None:
             self._take_changes(self._conductor.changes_until(resumed.frame))
-        self._open_output(resumed)
+        if self.rewind is None:
+            self._open_output(resumed)
         self.report.tell_first_compilation()
         solver = self.solver = self._make_solver()
         if not solver.objects:
@@ -188,7 +193,9 @@ class Runner:
                 "give the streams with --input NAME=PATH"
             )
         if resumed is not None:
-            self._trail.restore(solver, resumed)
+            self._restore(solver, resumed)
+        if self.rewind is not None:  # only now is it sure that new frames will follow
+            self._open_output(resumed)
         self.report.watch_task("ingestion")
         self._tell_start(solver, resumed)
         if self._cancelled:
@@ -202,6 +209,18 @@ class Runner:
             output=str(self.output),
             compiled_kernels=sum(compiled_kernels().values()),
         )
+
+    def _restore(self, solver: Solver, resumed: Resumed) -> None:
+        try:
+            self._trail.restore(solver, resumed)
+        except LokiError as error:
+            if self.rewind is None:
+                raise
+            raise InputError(
+                f"the setup's structure has changed, so the state of frame {resumed.frame} does "
+                f"not fit it ({error}); no frame was removed: change it back, or rewind to the "
+                "start"
+            ) from error
 
     def _make_solver(self) -> Solver:
         solver = Solver(self.setup, self.inputs, comm=self.comm, threads=self.threads)
@@ -239,6 +258,7 @@ class Runner:
             "setup_hash": self.digest,
             "inputs": self.input_digests,
             "code_versions": code_versions(),
+            "frame_begun": solver.timeline.frame_begun,
         }
         self._trail.write(solver, notes)
 
@@ -261,7 +281,7 @@ class Runner:
         try:
             self._take_changes(changes)
             changed = self._make_solver()
-            changed.restore(state)
+            restore(changed, state)
         except LokiError as error:
             problem = error
         if self.comm.any(problem is not None):
@@ -313,14 +333,15 @@ class Runner:
     def _open_output(self, resumed: Resumed | None) -> None:
         self._sink.open(self._manifest())
         self.report.open_log(self.output)
-        if resumed is not None and resumed.setup_hash != self.digest:
-            other = sorted(
-                name
-                for name in {*self.input_digests, *resumed.inputs}
-                if self.input_digests.get(name) != resumed.inputs.get(name)
-            )
-            what = f"inputs {', '.join(other)}" if other else "the Solver Setup"
-            self.report.tell("warning", message=f"changed since the checkpoint: {what}")
+        if resumed is None or resumed.setup_hash == self.digest or self.rewind is not None:
+            return
+        other = sorted(
+            name
+            for name in {*self.input_digests, *resumed.inputs}
+            if self.input_digests.get(name) != resumed.inputs.get(name)
+        )
+        what = f"inputs {', '.join(other)}" if other else "the Solver Setup"
+        self.report.tell("warning", message=f"changed since the checkpoint: {what}")
 
     def _end_frame(self) -> None:
         assert self.solver is not None

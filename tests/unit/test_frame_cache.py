@@ -112,11 +112,23 @@ def test_overwrite_removes_the_old_frames_and_nothing_else(tmp_path):
 def test_resume_keeps_frames_and_remembers_the_earlier_setup(tmp_path):
     written(tmp_path)
     with FrameCacheWriter(tmp_path, manifest("b" * 64), resume=True) as writer:
-        assert writer.discard_frames(3) == [3]
-        writer.write_frame(3, streams(30))
+        writer.write_frame(4, streams(30))
     reader = FrameCacheReader(tmp_path)
-    assert reader.frames() == [1, 2, 3]
+    assert reader.frames() == [1, 2, 3, 4]
     assert reader.manifest.earlier_setups == [{"setup_hash": "a" * 64, "last_frame": 3}]
+    assert reader.verify() == []
+
+
+def test_rewind_removes_frames_from_one_on(tmp_path):
+    written(tmp_path)
+    with FrameCacheWriter(tmp_path, manifest("b" * 64), resume=True, rewind=2) as writer:
+        reader = FrameCacheReader(tmp_path)
+        assert reader.frames() == [1] and reader.verify() == []
+        assert not list(tmp_path.rglob("000003*"))
+        writer.write_frame(2, streams(30))
+    reader = FrameCacheReader(tmp_path)
+    assert reader.frames() == [1, 2]
+    assert reader.manifest.earlier_setups == [{"setup_hash": "a" * 64, "last_frame": 1}]
     assert reader.verify() == []
 
 
