@@ -145,6 +145,7 @@ class Client:
         content = {"run": run, "after": after, "credit": credit}
         found = self._follow(made, "attach", content)
         made.state, made.message = found["state"], found["message"]
+        made.rewinds = max(made.rewinds, found["rewinds"])
         return made
 
     def _follow(
@@ -229,6 +230,7 @@ def connect(
     *,
     root: Path | str | None = None,
     command: Sequence[str] | None = None,
+    server_options: Sequence[str] = (),
     **options: Any,
 ) -> Client:
     """Return a client of a server: at an endpoint, or of a local folder, started if need be.
@@ -237,16 +239,18 @@ def connect(
         endpoint: Where the server is; None for the local one of `root`.
         root: Folder of runs; LOKI_RUNS or `~/loki_runs` if None.
         command: How `wtloki` is called, where it is not beside this Python or on the path.
+        server_options: Of `wtloki serve`, if a server is started.
         options: As Client has them.
     """
     if endpoint is not None:
         return Client(endpoint, **options)
     folder = Path(root) if root is not None else default_root()
-    found = ensure_server(folder, command)
+    found = ensure_server(folder, command, server_options)
     try:
         return Client(found, **options)
     except ConnectionLost:
         still = discovered(folder)
         if still is not None and still["endpoint"] == found:
             raise
-        return Client(ensure_server(folder, command), **options)  # that one was just ending
+        # that one was just ending
+        return Client(ensure_server(folder, command, server_options), **options)

@@ -33,12 +33,14 @@ class Attachment:
     Attributes:
         delivered: The last frame that it has had; None for none.
         credit: How many frames it has room for.
+        rewinds: How many rewinds of the run it knows of.
     """
 
     session: bytes
     credit: int
     delivered: int | None = None
     ended: bool = False
+    rewinds: int = 0
 
     def grant(self, frames: int) -> None:
         """Let so many frames more be sent."""
@@ -64,11 +66,17 @@ class Delivery:
 
     Args:
         send: Sends a data message to a session; returns a tracker, or None if that is gone.
+
+    Attributes:
+        rewinds: First frames of all that was computed anew, or will be, in the order of requests.
+        void_from: The first frame on the disk that does not count any more; None if all do.
     """
 
     def __init__(
         self, folder: RunFolder, send: Callable[..., Any], segments: SegmentReader
     ) -> None:
+        self.rewinds: Sequence[int] = ()
+        self.void_from: int | None = None
         self._folder = folder
         self._send = send
         self._segments = segments
@@ -78,12 +86,26 @@ class Delivery:
         self._results: deque[Result] = deque()
         self._leaving: list[tuple[str, list[Any]]] = []
 
-    def attach(self, session: bytes, *, after: int | None, credit: int) -> Attachment:
-        """Let a client follow, from the frame after `after` on."""
-        attachment = Attachment(session, min(credit, MOST_CREDIT), after)
+    def attach(
+        self, session: bytes, *, after: int | None, credit: int, rewinds: int | None = None
+    ) -> Attachment:
+        """Let a client follow, from the frame after `after` on.
+
+        Args:
+            rewinds: How many rewinds it knows of; None for all, since it has followed none.
+        """
+        count = len(self.rewinds)
+        known = count if rewinds is None else min(max(rewinds, 0), count)
+        attachment = Attachment(session, min(credit, MOST_CREDIT), after, rewinds=known)
         self.attachments[session] = attachment
         self.wake()
         return attachment
+
+    def rewind(self, rewinds: Sequence[int], void_from: int | None) -> None:
+        """Take notice that frames are void, or, with no such frame, that they are gone."""
+        self.rewinds, self.void_from = rewinds, void_from
+        self._frames = None
+        self.wake()
 
     def wake(self) -> None:
         """Look again for something to send: there is a frame, a client or credit more."""
@@ -132,9 +154,11 @@ class Delivery:
         self._is_awake = False
         if is_kept:
             if self._frames is None:
-                self._frames = whole_frames(self._folder.cache)
+                found, void = whole_frames(self._folder.cache), self.void_from
+                self._frames = [frame for frame in found if void is None or frame < void]
             for attachment in list(self.attachments.values()):
-                self._pump_kept(attachment, self._frames, results, is_over=end is not None)
+                if self._tell_rewinds(attachment):
+                    self._pump_kept(attachment, self._frames, results, is_over=end is not None)
         else:
             self._pump_results()
         for attachment in self.attachments.values():
@@ -150,6 +174,20 @@ class Delivery:
                     },
                 )
                 attachment.ended = sent is not None  # else it has not joined: later
+
+    def _tell_rewinds(self, attachment: Attachment) -> bool:
+        """Tell a client from which frame on all comes again; return whether it knows."""
+        missed = self.rewinds[attachment.rewinds :]
+        if not missed:
+            return True
+        first, count = min(missed), len(self.rewinds)
+        content = {"run": self._folder.name, "frame": first, "rewinds": count}
+        if self._send(attachment.session, "rewound", content) is None:
+            return False
+        attachment.rewinds = count
+        if attachment.delivered is not None:
+            attachment.delivered = min(attachment.delivered, first - 1)
+        return True
 
     def _is_behind(self, attachment: Attachment) -> bool:
         frames = [*(self._frames or ()), *(one.frame for one in self._results)]

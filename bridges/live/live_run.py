@@ -10,12 +10,13 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bridges.live.buffer_pool import BufferPool
 from bridges.live.protocol import Message, document_part, read_document
+from bridges.live.scene_document import document_to_send
 from bridges.live.segments import part_views
 from bridges.live.sent_arrays import SentArrays
 from bridges.live.wire import ConnectionLost
@@ -102,7 +103,8 @@ class RunEvent:
     """Something that happened: `kind` is the name of an event, or "data" with a frame.
 
     Besides the events of `wtloki run --json` there are "state", "need" (inputs of a frame),
-    "disconnected", "reconnected", "data" (a frame has come) and "end" (nothing more comes).
+    "disconnected", "reconnected", "data" (a frame has come), "rewound" (from `frame` on all come
+    again) and "end" (nothing more comes).
     """
 
     kind: str
@@ -119,6 +121,8 @@ class Run:
         self.message = ""
         self.credit = credit
         self.last_frame: int | None = None
+        #: How many rewinds of the run are known here; whoever attaches again says so.
+        self.rewinds = 0
         self._client = client
         self._queue: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
         self._held: Frame | None = None
@@ -126,6 +130,8 @@ class Run:
         self._versions = itertools.count(1)
         self._functions: dict[str, Callable[[int], Any]] = {}
         self._next_input: int | None = None
+        self._reached: int | None = None  # the last frame that the solver has computed
+        self._asked_for: int | None = None  # the last frame whose inputs it has asked for
         self._final_frame: int | None = None
         self._in_flight: dict[int, _Flight] = {}
         self._pool = BufferPool()
@@ -282,6 +288,48 @@ class Run:
         """Write a checkpoint at the end of the frame."""
         self._ask("checkpoint")
 
+    def rewind(
+        self,
+        frame: int,
+        scene: Any = None,
+        inputs: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Compute a frame and all after it anew, from the last checkpoint before it.
+
+        A run that goes on is stopped at once. Frames before this one stay as they are; the others
+        come again after an event "rewound".
+
+        Args:
+            scene: The Loki Graph or Solver Setup from now on, if it has changed.
+            inputs: Streams, or functions of the frame, for inputs that have changed. An animated
+                input that `send_input` brings is named with None.
+            options: That change, as for `resume`.
+
+        Returns:
+            `frame`, and `from`: the frame of the checkpoint, after which the solver computes with
+            what is new; None for the start.
+
+        Raises:
+            Refused: There is no such frame, or something is not valid; all is as before.
+        """
+        changed = dict(inputs or {})
+        asked = {
+            "document": None if scene is None else document_to_send(scene),
+            "inputs": sorted(changed),
+            "options": options,
+        }
+        # inputs that were sent before this one and are overtaken by it do not count any more
+        content = {"run": self.name, "frame": int(frame), "version": next(self._versions)}
+        answer = self._client._wire.ask("rewind", content, document_part(asked))
+        done = answer.wait(ANSWER_SECONDS)
+        for name, given in changed.items():
+            if callable(given):
+                self._functions[name] = given
+            elif given is not None:
+                self.send_input(name, given)
+        return {"frame": done["frame"], "from": done["from"]}
+
     def detach(self) -> None:
         """Follow the run no longer; it goes on."""
         self._attached = False
@@ -306,12 +354,14 @@ class Run:
         if not self._functions:
             return
         with self._room:
-            if wanted is not None and (self._next_input is None or wanted > self._next_input):
-                self._next_input = wanted
+            if wanted is not None:
+                self._asked_for = wanted
+                if self._next_input is None or wanted > self._next_input:
+                    self._next_input = wanted
             if self._next_input is None:
                 return
-            reached = self.last_frame if self.last_frame is not None else self._next_input
-            end = max(reached, wanted or reached) + FRAMES_AHEAD
+            known = [one for one in (self._reached, self._asked_for) if one is not None]
+            end = max(known) + FRAMES_AHEAD
         if self._final_frame is not None:
             end = min(end, self._final_frame)
         while (frame := self._next_frame_to_send(end)) is not None:
@@ -320,6 +370,9 @@ class Run:
                     self.send_input(name, function(frame), frame)
             except ConnectionLost:
                 return  # the solver asks again when somebody hears it
+            except BaseException:
+                self._functions = {}  # asked no more, so that the caller can still hear the run
+                raise
 
     def _next_frame_to_send(self, end: int) -> int | None:
         """Return the next frame of inputs to be evaluated, if there is room for them."""
@@ -344,6 +397,11 @@ class Run:
                 return
             self.last_frame = frame.number
             self._queue.put(RunEvent("data", {"frame": frame.number}, frame))
+        elif message.type == "rewound":
+            if self.last_frame is not None:
+                self.last_frame = min(self.last_frame, content["frame"] - 1)
+            self.rewinds = content["rewinds"]
+            self._queue.put(RunEvent("rewound", {"frame": content["frame"]}))
         elif message.type == "end":
             self.state, self.message = content["state"], content["message"]
             self._queue.put(RunEvent("end", {"state": self.state, "message": self.message}))
@@ -353,9 +411,12 @@ class Run:
                 self.state, self.message = event["state"], event["message"]
                 if self.state == "starting":
                     with self._room:
-                        self._next_input = None  # a new solver asks for what it lacks
+                        # a new solver asks for what it lacks
+                        self._next_input = self._reached = self._asked_for = None
             elif event["event"] == "started" and event.get("frames"):
                 self._final_frame = event["frames"][1]
+            elif event["event"] == "frame":
+                self._reached = event["frame"]
             self._queue.put(RunEvent(event["event"], event))
 
     def _input_taken(self, version: int) -> _Flight | None:
@@ -404,6 +465,7 @@ class Run:
             {
                 "run": self.name,
                 "after": self.last_frame,
+                "rewinds": self.rewinds,
                 "credit": max(0, self.credit - self._unreleased),
             },
             on_refused=self._gone,

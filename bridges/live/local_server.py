@@ -43,13 +43,16 @@ def discovered(root: Path) -> dict[str, Any] | None:
     return document if is_there else None  # a number is given to other processes later
 
 
-def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
+def ensure_server(
+    root: Path, command: Sequence[str] | None = None, options: Sequence[str] = ()
+) -> str:
     """Return the endpoint of the server of a root; start one if need be.
 
     Args:
         root: Folder of the runs.
         command: How `wtloki` is called; that of this Python, or on the path, if None. It lives
             on when this process ends, and ends by itself some minutes after its last work.
+        options: Of `wtloki serve`, for a server that is started.
 
     Raises:
         LokiError: It does not start.
@@ -60,7 +63,7 @@ def ensure_server(root: Path, command: Sequence[str] | None = None) -> str:
     _started[:] = [one for one in _started if one.poll() is None]
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     words = [*(command or wtloki_command()), "serve", "--root", str(root)]
-    words += ["--end-when-idle", str(IDLE_SECONDS)]
+    words += ["--end-when-idle", str(IDLE_SECONDS), *options]
     with (root / "server.out").open("ab") as out:
         process = subprocess.Popen(
             words,

@@ -91,13 +91,16 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "bye": _kind("client", "control"),
         # -- runs ----------------------------------------------------------------------------
         "submit": _kind("client", "control", payload=True, run=str, credit=int),
-        "attach": _kind("client", "control", run=str, after=_maybe(int), credit=int),
+        "attach": _kind(
+            "client", "control", run=str, after=_maybe(int), rewinds=_maybe(int), credit=int
+        ),
         "detach": _kind("client", "control", run=str),
         "credit": _kind("client", "control", run=str, frames=int),
         "change": _kind("client", "control", payload=True, run=str),
         "pause": _kind("client", "control", run=str),
         "resume": _kind("client", "control", run=str, options=_maybe(dict)),
         "cancel": _kind("client", "control", run=str),
+        "rewind": _kind("client", "control", payload=True, run=str, frame=int, version=int),
         "checkpoint": _kind("client", "control", run=str),
         "remove": _kind("client", "control", run=str),
         "status": _kind("client", "control", run=_maybe(str)),
@@ -117,6 +120,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "refused": _kind("server", "data", code=str, message=str),
         "frame": _kind("server", "data", payload=True, run=str, frame=int),
         "manifest": _kind("server", "data", payload=True, run=str, frame=int, folder=str),
+        "rewound": _kind("server", "data", run=str, frame=int, rewinds=int),
         "end": _kind("server", "data", run=str, state=str, message=str, frame=_maybe(int)),
     }
 )  # fmt: skip

@@ -107,8 +107,22 @@ class RunRecord:
     created: float = field(default_factory=time.time)
     ranks: int = 0  # of the last start; fewer than asked for after repeated crashes
     restarts: int = 0
+    #: Frames from which on the run was asked to compute anew, in the order of the requests.
+    rewinds: list[int] = field(default_factory=list)
+    #: Whether the last of these is still to be done: its frames are void, and on the disk.
+    is_rewinding: bool = False
     #: What `wtloki submit` was asked to run, by its files; never set by a message.
     request: dict[str, Any] | None = None
+
+    @property
+    def rewound_to(self) -> int | None:
+        """The first frame that the next start may write; those before it are there."""
+        return self.rewinds[-1] if self.rewinds else None
+
+    @property
+    def void_from(self) -> int | None:
+        """The first of the frames on the disk that no client is sent any more."""
+        return self.rewound_to if self.is_rewinding else None
 
 
 class RunFolder:
@@ -206,6 +220,26 @@ class RunFolder:
         """Return the last whole frame in the cache."""
         frames = whole_frames(self.cache)
         return frames[-1] if frames else None
+
+    def rewind(self, frame: int, *, document: Any | None, inputs: Sequence[str]) -> None:
+        """Forget what the run was given for a frame and those after it.
+
+        Frames and checkpoints stay until the next start has a state to go on from.
+
+        Args:
+            document: The graph or setup from now on, which has all changes in it; None keeps the
+                present one, and the changes before the frame.
+            inputs: Those that come anew: for all frames, or for these.
+        """
+        if document is not None:
+            self.write_document(document)
+        earlier = self.read_changes() if document is None else []
+        self.write_changes([one for one in earlier if one["frame"] < frame])
+        for name in inputs:
+            self.input_file(name, None).unlink(missing_ok=True)
+            for number in self.frames_of_input(name):
+                if number >= frame:
+                    self.input_file(name, number).unlink()
 
     def remove(self) -> None:
         """Remove the whole run."""

@@ -62,6 +62,7 @@ class RunInputs:
         self._waiting: deque[tuple[str, int, list[Any], Taken]] = deque()
         self._late: list[Taken] = []  # taken in, but far ahead: the client is told later
         self._bases: dict[str, _Base] = {}
+        self._valid_from: dict[tuple[bytes, str], int] = {}  # versions of sessions and inputs
         self._reached: int | None = None
         self._first: int | None = None  # the lowest frame that came, or lies on the disk
         self._worker_is_ready = False
@@ -103,6 +104,8 @@ class RunInputs:
         if frame is not None:
             self._bases[name] = _Base(version, session, parts)
             self._first = frame if self._first is None else min(self._first, frame)
+        if version < self._valid_from.get((session, name), version):
+            return [taken]  # a rewind has overtaken it, and it comes anew
         if frame is None or self._record.options.keep_frames:
             self._folder.write_input(name, frame, parts)
             self.missing.discard(name)
@@ -191,6 +194,17 @@ class RunInputs:
         self._waiting.clear()
         self._late.clear()
         self._bases.clear()
+
+    def rewind(self, names: Sequence[str], session: bytes, version: int) -> list[Taken]:
+        """Wait for inputs anew, whose files are gone; return what clients may now be told.
+
+        Args:
+            version: Of the request. What the session sent before it does not count any more.
+        """
+        self.missing |= {name for name in names if name in self._record.inputs}
+        self._valid_from |= {(session, name): version for name in names}
+        told, self._late = self._late, []  # nobody holds them up any more
+        return told
 
     def _held_bytes(self) -> int:
         return sum(one[3].size for one in self._waiting) + sum(one.size for one in self._late)

@@ -32,6 +32,7 @@ from bridges.live.protocol import (
     read_document,
     read_message,
 )
+from bridges.live.rewind import Rewind, goes_on_from
 from bridges.live.run_folder import (
     RunFolder,
     RunOptions,
@@ -105,6 +106,7 @@ class Server:
             "pause": lambda s, m: self._run_of(s, m).pause(),
             "resume": self._resume,
             "cancel": lambda s, m: self._run_of(s, m).cancel(),
+            "rewind": self._rewind,
             "checkpoint": lambda s, m: self._run_of(s, m).checkpoint(),
             "remove": self._remove,
             "status": self._status,
@@ -431,7 +433,10 @@ class Server:
         run = self._run_of(session, message)
         content = message.content
         run.delivery.attach(
-            session.id, after=content["after"], credit=_credit_of(content["credit"])
+            session.id,
+            after=content["after"],
+            credit=_credit_of(content["credit"]),
+            rewinds=content["rewinds"],
         )
         run.tell_needs()
         events = [event for _, event in run.events if event.get("event") in ("warning", "error")]
@@ -441,6 +446,23 @@ class Server:
         run, options = self._run_of(session, message), message.content["options"] or {}
         self._check_ranks(RunOptions.from_document(run.record.options.__dict__ | options))
         run.resume(options)
+
+    def _rewind(self, session: Session, message: Message) -> dict[str, Any]:
+        if self._stopping:
+            raise ProtocolError("busy", "the server is ending; try again")
+        run = self._run_of(session, message)
+        asked = Rewind.of_message(message, run.record)
+        asked.check(run.record, run.folder.path, run.folder.cache)
+        self._check_ranks(asked.options)
+        for taken in run.rewind(asked):
+            self._tell_taken(run, taken)
+        first = run.record.rewinds[-1]
+        return {
+            "frame": first,
+            "from": goes_on_from(run.folder.cache, first),
+            "rewinds": len(run.record.rewinds),
+            "state": run.state,
+        }
 
     def _check_ranks(self, options: RunOptions) -> None:
         most = self.settings.most_ranks

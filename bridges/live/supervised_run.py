@@ -22,6 +22,7 @@ from typing import Any
 
 from bridges.live.delivery import Delivery, Result
 from bridges.live.protocol import Message, ProtocolError
+from bridges.live.rewind import Rewind
 from bridges.live.run_folder import ENDED, RunFolder, RunOptions, RunRecord
 from bridges.live.run_inputs import RunInputs, Taken
 from bridges.live.segments import SegmentReader
@@ -91,6 +92,7 @@ class SupervisedRun:
         self.policy = policy
         self.identity = b""
         self.delivery = Delivery(folder, send_data, SegmentReader(segments / "out"))
+        self.delivery.rewind(record.rewinds, record.void_from)
         self.inputs = RunInputs(folder, record, segments / "in", self._give, policy.input_bytes)
         self.events: deque[tuple[int, dict[str, Any]]] = deque(maxlen=KEPT_EVENTS)
         self.event_count = 0
@@ -193,6 +195,7 @@ class SupervisedRun:
             "created": self.record.created,
             "ranks": self.record.ranks or self.record.options.ranks or self.policy.ranks,
             "restarts": self.record.restarts,
+            "rewinds": len(self.record.rewinds),
             "memory": self.memory,
             "clients": len(self.delivery.attachments),
             "progress": self.progress,
@@ -238,13 +241,59 @@ class SupervisedRun:
         if self.state == "paused":
             self.set_state("running")
         elif self.has_ended:
-            self._crashes = 0
-            self._start_after = 0.0
-            self._stop_as = None
-            for attachment in self.delivery.attachments.values():
-                attachment.ended = False
-            self.record.ranks = 0
-            self.set_state("collecting" if self.inputs.missing else "queued")
+            self._begin_again()
+
+    def _begin_again(self) -> None:
+        """Wait for a turn as if nothing had happened before."""
+        self._crashes = 0
+        self._start_after = 0.0
+        self._stop_as = None
+        for attachment in self.delivery.attachments.values():
+            attachment.ended = False
+        self.record.ranks = 0
+        self.set_state("collecting" if self.inputs.missing else "queued")
+
+    def rewind(self, asked: Rewind) -> list[Taken]:
+        """Compute frames anew, from the last checkpoint before them.
+
+        What is under way is ended at once: it could only lead to void frames. Frames and
+        checkpoints are removed when the next start has restored its state, not before.
+
+        Returns:
+            What clients may be told of their inputs.
+        """
+        void = self.record.void_from
+        first = asked.frame if void is None else min(asked.frame, void)
+        changed = replace(
+            self.record,
+            rewinds=[*self.record.rewinds, first],
+            is_rewinding=True,
+            options=asked.options,
+            state="queued",
+        )
+        self.folder.write_record(changed)  # first: whatever happens then, it can be taken up
+        self._abandon_worker()
+        self.record.rewinds, self.record.is_rewinding = changed.rewinds, True
+        self.record.options = asked.options
+        self.folder.rewind(first, document=asked.document, inputs=asked.inputs)
+        self.delivery.rewind(changed.rewinds, first)
+        self._pending.clear()
+        self._wants_pause = False
+        self._furthest = None
+        self.progress = {}
+        taken = self.inputs.rewind(asked.inputs, asked.session, asked.version)
+        self._begin_again()
+        return taken
+
+    def _abandon_worker(self) -> None:
+        """End the worker at once, and hear nothing of it any more."""
+        if self._worker is not None:
+            self._worker.kill()
+            self._has_said_why = True
+        self._has_link = False
+        self.identity = b""
+        self._needs.clear()
+        self.inputs.worker_ended()
 
     def checkpoint(self) -> None:
         """Write a checkpoint at the end of the frame."""
@@ -432,6 +481,10 @@ class SupervisedRun:
     def _hear_event(self, event: dict[str, Any]) -> None:
         kind = event.get("event")
         if kind == "started":
+            if self.record.is_rewinding:  # it has a state, and the void frames are gone
+                self.record.is_rewinding = False
+                self._write_record()
+                self.delivery.rewind(self.record.rewinds, None)
             self.progress = {"frames": event.get("frames"), "done": event.get("done")}
             if self.state != "paused":
                 self.set_state("paused" if self._wants_pause else "running")

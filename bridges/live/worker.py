@@ -85,8 +85,9 @@ class LiveRun:
         # all ranks do as rank 0 finds it: a file may be seen late on another machine
         begun = (self.folder.cache / "manifest.json").exists()
         begun = bool(self.comm.broadcast(bytes([begun and options.keep_frames]))[0])
+        rewind = self.record.void_from
         if options.keep_frames:
-            sink = CacheSink(self.folder.cache, self.comm, resume=begun)
+            sink = CacheSink(self.folder.cache, self.comm, resume=begun, rewind=rewind)
         if not has_solver(self.scene):
             assert isinstance(self.scene, Graph)
             with FolderLock(self.folder.cache):
@@ -97,10 +98,11 @@ class LiveRun:
             scene.setup,
             scene.inputs,
             output=self.folder.cache,
-            frames=frame_range(options.frames, scene.setup, suggested=scene.frame_count),
+            frames=self.frame_range(scene.setup, suggested=scene.frame_count),
             checkpoint_every=options.checkpoint_every if options.keep_frames else 0,
             keep_checkpoints=options.keep_checkpoints,
             resume=begun,
+            rewind=rewind,
             threads=int(os.environ[THREADS]),
             comm=self.comm,
             listener=None if self.link is None else self.link.tell,
@@ -115,6 +117,12 @@ class LiveRun:
         if self._cancelled:
             self.runner.cancel()
         self.runner.run()
+
+    def frame_range(self, setup: SolverSetup, *, suggested: int) -> tuple[int, int]:
+        """Return the first and the last frame to write; what was not rewound is there."""
+        first, last = frame_range(self.record.options.frames, setup, suggested=suggested)
+        rewound = self.record.rewound_to
+        return first if rewound is None else max(first, rewound), last
 
     # -- the Runner's conductor ------------------------------------------------------------------
 
@@ -180,7 +188,10 @@ class GraphRun:
             frames_per_second=self._graph.frames_per_second,
             start_frame=self._graph.start_frame,
         )
-        first, last = frame_range(live.record.options.frames, setup, suggested=1)
+        first, last = live.frame_range(setup, suggested=1)
+        live.scene = change_scene(self._graph, live.changes_until(first - 1))
+        assert isinstance(live.scene, Graph)
+        self._graph = live.scene
         evaluator = Evaluator(
             self._graph,
             host_inputs=live.streams,

@@ -10,7 +10,8 @@ element, n = 1. Each channel knows how it follows a change of coordinates (its t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, MutableMapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ KNOWN_TRANSFORMS = {
     "normal": "normal",
 }
 """Transform kinds that go without saying, by channel name; an explicit kind wins."""
+
+_MOTION = re.compile(r"motion_([1-9]\d*)")
 
 Array = npt.NDArray[Any]
 
@@ -80,7 +83,7 @@ class Channels(MutableMapping[str, Array]):
         """
         array = self._checked(name, values)
         if transform is None:
-            transform = self._transforms.get(name) or KNOWN_TRANSFORMS.get(name, "none")
+            transform = self._transforms.get(name) or self._known_transform(name)
             if not _can_transform(array):
                 transform = "none"
         if transform not in TRANSFORMS:
@@ -95,6 +98,11 @@ class Channels(MutableMapping[str, Array]):
             )
         self._arrays[name] = array
         self._transforms[name] = transform
+
+    def _known_transform(self, name: str) -> str:
+        if self.location == "point" and _MOTION.fullmatch(name):
+            return "point"
+        return KNOWN_TRANSFORMS.get(name, "none")
 
     def transform_of(self, name: str) -> str:
         """Return how the channel follows a change of coordinates."""
@@ -195,6 +203,12 @@ class ChannelTable(Mapping[str, Channels]):
 
 def _can_transform(array: Array) -> bool:
     return array.dtype.kind == "f" and array.ndim == 2 and array.shape[1] == 3
+
+
+def motion_channels(names: Iterable[str]) -> list[str]:
+    """Return those names of point channels that are samples of a motion (`objects/motion.py`)."""
+    found = {int(match[1]): match[0] for match in map(_MOTION.fullmatch, names) if match}
+    return [found[number] for number in sorted(found)]
 
 
 def check_values(values: Array, shape: tuple[int, ...], *, label: str, unit: str = "") -> None:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from loki_core.data.channels import LOCATIONS, Array, ChannelTable
+from loki_core.data.channels import LOCATIONS, Array, ChannelTable, motion_channels
 from loki_core.errors import FormatError, InputError, did_you_mean
 
 Finding = tuple[str, str]
@@ -251,8 +251,8 @@ def merge(meshes: Sequence[AnyMesh]) -> AnyMesh:
     """Return one mesh of all `meshes`, which are of one type, in their order.
 
     Every channel of any of them is carried. Where a mesh lacks a channel, its elements get zeros
-    (False for bool). A detail channel is taken from the first mesh that has it. Numbers of two
-    dtypes are widened to the dtype that holds both.
+    (False for bool). Samples of a motion are carried if all have as many. A detail channel is taken
+    from the first mesh that has it. Numbers of two dtypes are widened to the dtype that holds both.
     """
     if not meshes:
         raise InputError("merge needs at least one mesh; found none")
@@ -269,8 +269,12 @@ def merge(meshes: Sequence[AnyMesh]) -> AnyMesh:
     merged = type(first)(positions, **type(first)._merged_topology(meshes, starts))
     for location in LOCATIONS:
         names = dict.fromkeys(name for mesh in meshes for name in mesh.channels[location])
+        sampled = motion_channels(names) if location == "point" else []
+        if all(motion_channels(mesh.channels["point"]) == sampled for mesh in meshes):
+            sampled = []
         for name in names:
-            _merge_channel(meshes, merged, location, name)
+            if name not in sampled:
+                _merge_channel(meshes, merged, location, name)
     return merged
 
 

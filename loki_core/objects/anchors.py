@@ -24,6 +24,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
 from loki_core.kernels.attachments import carry_directors, chain_to_edges, edge_axes
+from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.pipeline.task import Step
 
 Int64 = NDArray[np.int64]
@@ -142,7 +143,7 @@ class PointAnchors:
 
 
 class HostGeometry:
-    """An input stream in motion, between the frames on straight lines.
+    """An input stream in motion, between the frames as `objects/motion.py` says.
 
     Args:
         owner: An Object, whose scope knows the inputs of the present frame.
@@ -153,14 +154,12 @@ class HostGeometry:
     def __init__(self, owner: Any, name: str, *, label: str) -> None:
         self.owner, self.name, self.label = owner, name, label
         self._frame = owner.scope.settings.start_frame
-        self.stream = owner.scope.inputs[name]
+        self.stream = self._start_stream = owner.scope.inputs[name]
         self.primitives = host_primitives(self.stream, label=label)
-        self.before = self.after = self._places()
+        self.before = self.after = self._placed(self.stream.positions)
 
-    def _places(self) -> Float:
-        places: Float = self.owner.scope.domain.to_relative(
-            np.asarray(self.stream.positions, np.float64)
-        )
+    def _placed(self, positions: NDArray[Any]) -> Float:
+        places: Float = self.owner.scope.domain.to_relative(np.asarray(positions, np.float64))
         return places
 
     def at(self, step: Step, *, end: bool) -> Float:
@@ -173,9 +172,14 @@ class HostGeometry:
                 self._take(stream)
         settings = self.owner.scope.settings
         elapsed = step.time + (step.dt if end else 0.0) - settings.time_of_frame(step.frame - 1)
-        part = min(1.0, max(0.0, elapsed / settings.frame_duration))
-        places: Float = (1.0 - part) * self.before + part * self.after
+        path = PathInFrame(self.before, self.after, self._samples(), place=self._placed)
+        before, after, part = path.piece(min(1.0, max(0.0, elapsed / settings.frame_duration)))
+        places: Float = (1.0 - part) * before + part * after
         return places
+
+    def _samples(self) -> list[NDArray[Any]]:
+        stream = self.owner.scope.inputs[self.name]  # of this frame, after a restart too
+        return [] if stream is self._start_stream else motion_samples(stream, label=self.label)
 
     def _take(self, stream: Any) -> None:
         primitives = host_primitives(stream, label=self.label)
@@ -188,7 +192,7 @@ class HostGeometry:
                 "joins them otherwise; it may move, but its topology may not change"
             )
         self.stream = stream
-        self.after = self._places()
+        self.after = self._placed(stream.positions)
 
     def state(self) -> dict[str, Any]:
         """What a restart needs."""

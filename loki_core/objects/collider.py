@@ -1,9 +1,9 @@
 """Collider: an animated mesh that fluids, and solids with a Collision Constraint, cannot pass.
 
-Between two frames its points move on straight lines. For every substep the Signed Distance of the
-mesh at the substep's end is measured around the data that it may touch; `add_solids` brings it to
-the faces of a volume. Along periodic axes the mesh stands in the box with all its images, whole
-periods away.
+Between two frames its points move on straight lines, or from sample to sample (see
+`objects/motion.py`). For every substep the Signed Distance of the mesh at the substep's end is
+measured around the data that it may touch; `add_solids` brings it to the faces of a volume. Along
+periodic axes the mesh stands in the box with all its images, whole periods away.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.solid_fractions import close_faces, unite_solid
+from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
 from loki_core.objects.signed_distance import (
     MODES,
@@ -117,12 +118,16 @@ class SolidBoundary(Operator):
 
 @dataclass
 class _Pose:
-    """The mesh of one frame: triangles, positions [m] in world space, velocities, channels."""
+    """The mesh of one frame: triangles, positions [m] in world space, velocities, channels.
+
+    `samples` are places [m] on the way from the frame before.
+    """
 
     triangles: Triangles
     position: Floats
     velocity: Floats | None
     painted: dict[str, tuple[str, NDArray[Any]]]
+    samples: list[NDArray[Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -163,6 +168,7 @@ class ColliderField(Object):
             dtype=scope.dtype,
         )
         self._stream: Any = None
+        self._start_stream = stream  # which has come no way
         self._frame = settings.start_frame
         self._current: _Pose | None = None
         self._previous: Floats | None = None
@@ -221,6 +227,7 @@ class ColliderField(Object):
             np.asarray(stream.positions, np.float64),
             None if given is None else np.asarray(given, np.float64),
             painted_channels(stream, self.behavior.channels, label=label),
+            [] if stream is self._start_stream else motion_samples(stream, label=label),
         )
         self._stream = stream
 
@@ -231,10 +238,10 @@ class ColliderField(Object):
         position, before = pose.position, self._previous
         velocity = np.zeros_like(position) if pose.velocity is None else pose.velocity
         if before is not None and before.shape == position.shape:
+            path = PathInFrame(before, position, pose.samples)
             if pose.velocity is None:
-                velocity = (position - before) / self.scope.settings.frame_duration
-            if fraction < 1.0:
-                position = before + fraction * (position - before)
+                velocity = path.velocity(fraction, self.scope.settings.frame_duration)
+            position = path.position(fraction)
         return position, velocity * float(self.settings.velocity_scale)
 
     # -- the field -------------------------------------------------------------------------

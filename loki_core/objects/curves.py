@@ -24,7 +24,7 @@ from numpy.typing import DTypeLike, NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.data.body_particles import BodyParticles
-from loki_core.data.channels import check_values
+from loki_core.data.channels import check_values, motion_channels
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError
@@ -37,8 +37,9 @@ from loki_core.kernels.rod_motion import (
     displace_rods,
     vertex_filaments,
 )
+from loki_core.objects.motion import Piece, motion_samples
 from loki_core.objects.object import Scope
-from loki_core.objects.rod_clamps import pin, take_goals, turn_clamps
+from loki_core.objects.rod_clamps import goals, pin, start_goals, take_goals, turn_clamps
 from loki_core.objects.solid import Solid
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -179,6 +180,8 @@ class Rods(Solid):
             self.joints.add_channel(name, np.float64, shape)
         self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
         self.topology: Curves
+        self._start_stream: Curves
+        self._frame_has_goals = False  # whether those of the frame under way are known
         self._volumes: NDArray[np.float64] = np.zeros(0)
         self._volumes_of: Any = None  # what they were found for
         self._volumes_with: Any = None
@@ -193,7 +196,7 @@ class Rods(Solid):
     def ingest(self) -> None:
         """Take the input's strands, each rank a share; they find their ranks."""
         stream = self._stream(self.scope.inputs)
-        self.topology = stream
+        self.topology = self._start_stream = stream
         self.details = dict(stream.channels["detail"].items())
         label = self._input_label
         self._refuse_short(stream, label)
@@ -240,8 +243,9 @@ class Rods(Solid):
         body, ids = _members(strands, sizes)
         position = self.scope.domain.to_relative(stream.positions[ids])
         values: dict[str, Array] = {"position": position, "body": body}
+        motion = motion_channels(stream.channels["point"])
         for name, array in stream.channels["point"].items():
-            if name not in OWN_CHANNELS and name not in ("pinned", "twist_pinned"):
+            if name not in (*OWN_CHANNELS, "pinned", "twist_pinned", *motion):
                 self.particles.add_channel(name, array.dtype, array.shape[1:])
                 values[name] = array[ids]
         if "velocity" in stream.channels["point"]:
@@ -450,9 +454,24 @@ class Rods(Solid):
             )
         self._refuse_short(stream, self._input_label)
         self._refuse_normals(stream)
-        take_goals(self, stream)
+        start_goals(self)
         self.topology = stream
+        if not self._frame_has_goals:  # else the same input comes again, after a restart
+            take_goals(self)
+            self._frame_has_goals = True
         pin(self, stream)
+
+    @task(Stage.FRAME_END)
+    def end_frame(self, access: Access, step: Step) -> None:
+        """Let the next input bring new goals for prescribed points."""
+        self._frame_has_goals = False
+
+    def motion_samples(self) -> list[Array]:
+        """Places of the input's points on their way through the frame, if it has them."""
+        stream = self.topology
+        if stream is self._start_stream:
+            return []  # which has come no way
+        return motion_samples(stream, label=self._input_label)
 
     # -- unknowns --------------------------------------------------------------------------
 
@@ -557,11 +576,11 @@ class Rods(Solid):
         """Keep the start of the step; prescribed points go to its end, others guess it."""
         particles = self.particles
         animated = "goal" in particles.channels
-        before = particles.local("goal_before") if animated else np.zeros((1, 3))
-        after = particles.local("goal") if animated else np.zeros((1, 3))
+        still = Piece(np.zeros((1, 3)), np.zeros((1, 3)), 1.0)
+        before, after, part = goals(self, self._part_of_frame(step)) if animated else still
         begin_vertices(
-            access["particles.pinned"], int(animated), before, after, self._part_of_frame(step),
-            step.dt, access["particles.position"], access["particles.velocity"],
+            access["particles.pinned"], int(animated), before, after, part, step.dt,
+            access["particles.position"], access["particles.velocity"],
             access["particles.start_position"], access["particles.start_velocity"],
         )  # fmt: skip
         self._keep_lengths(step.dt)
@@ -704,13 +723,32 @@ class Rods(Solid):
         if channel == "position":
             self._move_frames()
 
+    def state(self) -> dict[str, Any]:
+        """Whether prescribed points are on their way to the goals of a frame."""
+        return {"frame_has_goals": self._frame_has_goals}
+
     def restore(self, state: dict[str, Any]) -> None:
         """Find the strands again, which are whole in every part of a state.
 
         They stay where they were, though their roots may have left the Buckets of this rank since:
         a run that goes on without a restart leaves them there too, until it balances its load.
+
+        Raises:
+            InputError: It is a state of other strands than those of the input.
         """
-        self._find_strands()
+        self._frame_has_goals = bool(state.get("frame_has_goals", False))
+        stream, given = self.topology, self.particles.next_id
+        is_known = self.bodies().max(initial=-1) < stream.primitive_count
+        fits = is_known and given == stream.point_count
+        if fits:
+            self._find_strands()
+            rows = self.particles.body_offsets()
+            fits = np.array_equal(self.offsets, rows) and self.edge_offsets[-1] == self.edges.count
+        if not fits:
+            raise InputError(
+                f"{self._input_label} has {stream.primitive_count} curves of {stream.point_count} "
+                f"points, and the state has {given} points, or joins them otherwise"
+            )
 
 
 def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:

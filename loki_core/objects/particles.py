@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.data.channels import motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
@@ -241,7 +242,10 @@ class Particles(Joinable):
         self.particles.rebucketize()
 
     def _add_user_channels(self, stream: Any, label: str) -> None:
+        motion = motion_channels(stream.channels["point"])
         for name, array in stream.channels["point"].items():
+            if name in motion:
+                continue  # says how the input moves, which particles do not follow
             if name in self.own_channels:
                 expected = self.particles.channels.get(name)
                 if expected is not None and array.shape[1:] != expected.shape:

@@ -8,12 +8,13 @@ it, so that hair on a head that turns is not twisted at its roots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.curves import Curves
+from loki_core.objects.motion import PathInFrame, Piece
 
 if TYPE_CHECKING:
     from loki_core.objects.curves import Rods
@@ -51,22 +52,37 @@ def pin(rods: Rods, stream: Curves) -> None:
     rods.edges.mark_written("pinned")
 
 
-def take_goals(rods: Rods, stream: Curves) -> None:
-    """Let prescribed points go where the input's are at the end of the frame."""
+def start_goals(rods: Rods) -> None:
+    """Keep where the input's points are before they move for the first time."""
+    particles = rods.particles
+    if "goal" in particles.channels:
+        return
+    for name in ("goal", "goal_before"):
+        particles.add_channel(name, np.float64, (3,))
+        particles.local(name)[:] = _places(rods, rods.topology.positions)
+    _find_directors(rods)
+
+
+def take_goals(rods: Rods) -> None:
+    """Let prescribed points go where the input's are at the end of a new frame."""
     particles, edges = rods.particles, rods.edges
-    if "goal" not in particles.channels:
-        for name in ("goal", "goal_before"):
-            particles.add_channel(name, np.float64, (3,))
-            particles.local(name)[:] = _places(rods, rods.topology)
-        _find_directors(rods)
     particles.local("goal_before")[:] = particles.local("goal")
-    particles.local("goal")[:] = _places(rods, stream)
+    particles.local("goal")[:] = _places(rods, rods.topology.positions)
     edges.local("director_before")[:] = edges.local("director")
-    edges.local("director")[:] = _directors(rods, stream, particles.local("goal"))
+    edges.local("director")[:] = _directors(rods, rods.topology, particles.local("goal"))
 
 
-def _places(rods: Rods, stream: Curves) -> Float:
-    return rods.scope.domain.to_relative(stream.positions[rods.particles.local("id")])
+def goals(rods: Rods, part: float) -> Piece:
+    """Return the straight piece of prescribed points' ways at a part of the frame."""
+    before, after = rods.particles.local("goal_before"), rods.particles.local("goal")
+    path = PathInFrame(
+        before, after, rods.motion_samples(), place=lambda sample: _places(rods, sample)
+    )
+    return path.piece(part)
+
+
+def _places(rods: Rods, positions: NDArray[Any]) -> Float:
+    return rods.scope.domain.to_relative(positions[rods.particles.local("id")])
 
 
 def _find_directors(rods: Rods) -> None:
@@ -129,6 +145,9 @@ def turn_clamps(rods: Rods, part: float) -> None:
     if "director" not in edges.channels:
         return
     before, after = edges.local("director_before"), edges.local("director")
+    if rods.motion_samples() and "normal" not in rods.topology.channels["primitive"]:
+        start, end, part = goals(rods, part)
+        before, after = (_directors(rods, rods.topology, places) for places in (start, end))
     director = (1.0 - part) * before + part * after
     base = edges.local("base_angle")
     turned = _angle_of_directors(rods, director, base)

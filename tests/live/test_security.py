@@ -317,6 +317,11 @@ CONTENTS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "resume": ("control", {"run": "fuzz", "options": {"frames": "4"}}, None),
     "cancel": ("control", {"run": "fuzz"}, None),
     "checkpoint": ("control", {"run": "fuzz"}, None),
+    "rewind": (
+        "control",
+        {"run": "fuzz", "frame": 2, "version": 1},
+        {"document": sparks().to_document(), "inputs": ["seeds"], "options": {"frames": "3"}},
+    ),
     "remove": ("control", {"run": "fuzz"}, None),
     "status": ("control", {"run": None}, None),
     "input": (
