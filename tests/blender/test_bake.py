@@ -1,0 +1,298 @@
+"""Bakes through a real server and a real solver, as a user makes them: by operators."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import bpy
+import numpy as np
+import pytest
+
+from bridges.blender import bakes, cache_files, exposed, playback
+from bridges.blender.declared_properties import set_value
+from bridges.blender.scene_inputs import go_home, inputs_of
+from serialization.atomic_file import write_packed
+from serialization.frame_cache import FrameCacheReader
+from tests.blender.conftest import solver_program
+
+LONGEST = float(os.environ.get("LOKI_TEST_SECONDS", "300"))  # the first bake compiles kernels
+
+
+def set_exposed(tree: Any, **values: Any) -> None:
+    found = {entry.title: target for entry, target in exposed.targets(tree)}
+    for name, value in values.items():
+        set_value(found[name].owner, found[name].parameter, value)
+
+
+@pytest.fixture
+def hair(scene: Any, tmp_path: Path) -> Any:
+    """Hair in wind on a ball, few strands, in a file that was saved."""
+    scene.frame_start, scene.frame_end = 1, 10
+    bpy.ops.loki.add_template(template="hair_in_wind")
+    tree = scene.loki.graph
+    set_exposed(tree, hair_count=60, wind_detail=0.1)
+    tree.loki.checkpoint_every = 2
+    bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
+    return tree
+
+
+def pump(until: Any) -> None:
+    """Let the clock of the add-on run until something is so."""
+    end = time.monotonic() + LONGEST
+    while not until():
+        playback.tick_all()
+        assert time.monotonic() < end, [
+            (b.state, b.message, list(b.log)) for _, b in bakes.all_bakes()
+        ]
+        time.sleep(0.02)
+    playback.tick_all()
+
+
+def positions_of(shown: Any) -> np.ndarray:
+    """World positions of a hair object, in Loki's axes."""
+    data = shown.data
+    values = np.empty(3 * len(data.points), np.float32)
+    data.attributes["position"].data.foreach_get("vector", values)
+    x, y, z = values.reshape(-1, 3).T
+    return np.stack([x, z, -y], axis=1)
+
+
+def target_of(tree: Any) -> Any:
+    [(node, _)] = playback.outputs_of(tree)
+    return node.part.target
+
+
+def run_alone(tree: Any, scene: Any, folder: Path, *, frames: str) -> FrameCacheReader:
+    """Run the same graph and inputs by `wtloki run`."""
+    folder.mkdir()
+    file = folder / "graph.loki.json"
+    assert bpy.ops.loki.save_graph(filepath=str(file)) == {"FINISHED"}
+    words = [str(solver_program()), "run", str(file), "--frames", frames]
+    words += ["--output", str(folder / "cache")]
+    first = bakes.frame_range(tree, scene)[0]
+    for name, one in inputs_of(tree, scene).items():
+        if one.is_animated:
+            last = bakes.frame_range(tree, scene)[1]
+            for frame in range(first, last + 1):
+                write_packed(folder / f"{name}.{frame:04d}.loki", one.at(frame))
+            words += ["--input", f"{name}={folder / name}.####.loki"]
+        else:
+            write_packed(folder / f"{name}.loki", one.given(first))
+            words += ["--input", f"{name}={folder / name}.loki"]
+    go_home()
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return FrameCacheReader(folder / "cache")
+
+
+def test_a_bake_shows_the_frames_of_the_standalone_run(
+    hair: Any, scene: Any, tmp_path: Path
+) -> None:
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    assert cache_files.baked_frames(hair) == list(range(1, 11))
+    assert (tmp_path / "loki_cache").is_dir()  # beside the file, so that it can be moved with it
+    alone = run_alone(hair, scene, tmp_path / "alone", frames="1-10")
+    [name] = alone.objects(10)
+    for frame in (10, 3, 1):
+        scene.frame_set(frame)
+        expected = alone.read(frame, name).positions.astype(np.float32)
+        assert np.array_equal(positions_of(target_of(hair)), expected), frame
+
+
+def test_roots_follow_a_head_that_moves_and_the_clock_stays(
+    hair: Any, scene: Any, tmp_path: Path
+) -> None:
+    head = bpy.data.objects["Head"]
+    for frame, angle in ((1, 0.0), (6, 1.0)):
+        head.rotation_euler.z = angle
+        head.keyframe_insert("rotation_euler", frame=frame)
+    hair.loki.live_preview = False
+    scene.frame_end = 6
+    scene.frame_set(4)
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    assert scene.frame_current == 4
+    alone = run_alone(hair, scene, tmp_path / "alone", frames="1-6")
+    [name] = alone.objects(6)
+    scene.frame_set(6)
+    shown = positions_of(target_of(hair))
+    assert np.array_equal(shown, alone.read(6, name).positions.astype(np.float32))
+    scene.frame_set(1)
+    assert np.abs(positions_of(target_of(hair)) - shown).max() > 0.05
+
+
+def test_cancel_in_the_middle_and_resume(hair: Any, scene: Any) -> None:
+    scene.frame_end = 400
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None and bake.frame >= 2)
+    bpy.ops.loki.cancel()
+    pump(lambda: bake.is_over)
+    assert bake.state == "cancelled"
+    frames = cache_files.baked_frames(hair)
+    assert frames == list(range(1, len(frames) + 1)) and len(frames) < 400
+    bpy.ops.loki.resume()
+    pump(lambda: (bake.frame or 0) >= frames[-1] + 2)
+    bpy.ops.loki.pause()
+    pump(lambda: bake.state == "paused")
+    bpy.ops.loki.cancel()
+    pump(lambda: bake.is_over)
+
+
+def worker_of(tree: Any) -> int:
+    """Return the process of the solver: the child of the server that runs the bake."""
+    folder = str(cache_files.run_folder(tree))
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if "bridges.live.worker" in words and folder in words:
+            return int(path.parent.name)
+    raise AssertionError("no solver runs")
+
+
+def test_a_killed_solver_is_a_pause_and_a_killed_server_a_message(hair: Any, scene: Any) -> None:
+    scene.frame_end = 60
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None and bake.frame >= 3)
+    os.kill(worker_of(hair), signal.SIGKILL)
+    pump(lambda: bake.frame >= 10)
+    os.kill(bake.client.status()["server"]["pid"], signal.SIGKILL)
+    pump(lambda: any("gone" in line.text for line in bake.log))
+    pump(lambda: bake.is_over)  # another server was started, and took the bake up
+    assert bake.state == "finished"
+    assert cache_files.baked_frames(hair) == list(range(1, 61))
+
+
+def test_a_bake_from_a_frame_on_keeps_what_is_before(hair: Any, scene: Any) -> None:
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_set(5)
+    early = positions_of(target_of(hair))
+    scene.frame_set(10)
+    late = positions_of(target_of(hair))
+    set_exposed(hair, wind=(20.0, 0.0, 0.0))
+    assert bakes.has_changed(hair, scene)
+    assert bpy.ops.loki.bake(wait=True, from_frame=7) == {"FINISHED"}
+    scene.frame_set(5)
+    assert np.array_equal(positions_of(target_of(hair)), early)
+    scene.frame_set(10)
+    assert np.abs(positions_of(target_of(hair)) - late).max() > 1e-3
+
+
+def test_a_file_that_was_saved_while_it_baked_opens_and_finds_its_frames(
+    hair: Any, scene: Any, tmp_path: Path
+) -> None:
+    scene.frame_end = 400
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None and bake.frame >= 2)
+    bpy.ops.wm.save_mainfile()
+    bpy.ops.wm.open_mainfile(filepath=bpy.data.filepath)
+    tree = bpy.context.scene.loki.graph
+    bake = bakes.bake_of(tree)
+    assert bake is not None  # it still runs, so it is followed
+    before = bake.frame or 0
+    pump(lambda: (bake.frame or 0) > before)
+    bpy.ops.loki.cancel()
+    pump(lambda: bake.is_over)
+    bpy.ops.wm.save_mainfile()
+    bpy.ops.wm.open_mainfile(filepath=bpy.data.filepath)
+    tree = bpy.context.scene.loki.graph
+    assert bakes.bake_of(tree) is None and len(cache_files.baked_frames(tree)) > 2
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (tmp_path / "shot.blend").rename(elsewhere / "shot.blend")
+    bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
+    assert "not in" in playback.message_of(bpy.context.scene.loki.graph)
+    (tmp_path / "loki_cache").rename(elsewhere / "loki_cache")
+    bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
+    assert len(cache_files.baked_frames(bpy.context.scene.loki.graph)) > 2
+
+
+def test_what_is_removed_while_it_bakes_does_no_harm(hair: Any, scene: Any) -> None:
+    scene.frame_end = 400
+    head = bpy.data.objects["Head"]
+    head.keyframe_insert("location", frame=1)  # read at every frame
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None and bake.frame >= 2)
+    bpy.ops.object.select_all(action="SELECT")
+    bpy.ops.object.duplicate()
+    bpy.data.objects.remove(target_of(hair))
+    frame = bake.frame
+    pump(lambda: bake.frame > frame)
+    assert target_of(hair) is not None  # made anew
+    bpy.data.objects.remove(head)
+    pump(lambda: bake.is_over)
+    assert any("Head" in line.text and line.level == "error" for line in bake.log)
+
+
+def test_a_graph_that_is_removed_ends_its_bake(hair: Any, scene: Any) -> None:
+    scene.frame_end = 400
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None)
+    bpy.data.node_groups.remove(hair)
+    playback.tick_all()
+    assert list(bakes.all_bakes()) == []
+
+
+def test_an_animation_that_is_rendered_waits_for_its_frames(
+    hair: Any, scene: Any, tmp_path: Path
+) -> None:
+    camera = bpy.data.objects.new("Camera", bpy.data.cameras.new("Camera"))
+    scene.collection.objects.link(camera)
+    scene.camera = camera
+    scene.frame_end = 3
+    scene.render.engine = "CYCLES"
+    scene.cycles.samples = 1
+    scene.render.resolution_x = scene.render.resolution_y = 16
+    scene.render.filepath = str(tmp_path / "picture_")
+    bpy.ops.loki.bake()
+    bpy.ops.render.render(animation=True)
+    assert cache_files.baked_frames(hair) == [1, 2, 3]
+    assert len(list(tmp_path.glob("picture_*"))) == 3
+
+
+def test_what_is_missing_is_said_before_anything_runs(scene: Any) -> None:
+    bpy.ops.loki.add_template(template="hair_in_wind")
+    tree = scene.loki.graph
+    for node in tree.nodes:
+        node.part.source = None
+    with pytest.raises(RuntimeError, match="choose the object"):
+        bpy.ops.loki.bake()
+    assert bakes.bake_of(tree) is None
+
+
+def test_overrides_of_an_object_reach_the_solver(hair: Any, scene: Any) -> None:
+    bpy.context.view_layer.objects.active = bpy.data.objects["Head"]
+    assert bpy.ops.loki.paint_override(channel="curves_radius") == {"FINISHED"}
+    assert bpy.ops.loki.override_add(channel="collision_friction_coefficient") == {"FINISHED"}
+    bpy.data.objects["Head"].loki.overrides[0].value = 0.7
+    [stream] = [one.given(1) for one in inputs_of(hair, scene).values()]
+    assert stream.channels["detail"]["collision_friction_coefficient"] == pytest.approx([0.7])
+    assert "curves_radius_scale" in stream.channels["point"]
+
+
+@pytest.mark.parametrize("template", ["smoke_plume", "fountain"])
+def test_other_templates_bake_and_show(scene: Any, tmp_path: Path, template: str) -> None:
+    scene.frame_end = 3
+    bpy.ops.loki.add_template(template=template)
+    tree = scene.loki.graph
+    bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_set(3)
+    [(node, _), *_] = playback.outputs_of(tree)
+    shown = node.part.target
+    if template == "fountain":
+        assert len(shown.data.vertices) > 0 and "velocity" in shown.data.attributes
+    else:
+        assert shown.type == "VOLUME" and shown.data.is_sequence
+        shown.data.grids.load()
+        assert shown.data.grids.is_loaded, shown.data.grids.error_message
