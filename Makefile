@@ -9,14 +9,14 @@ BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit mpi numpy1 validate bench reference clean
+.PHONY: demo test lint types unit mpi numpy1 blender test-blender validate bench reference clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 
-# Compiling kernels keeps one core busy, so two jobs share two: `unit`, and `numpy1` with `mpi` after it.
+# Compiling kernels keeps one core busy, so two jobs share two: `unit`, and all others after one another.
 test: lint types
 	$(MAKE) --jobs=2 --output-sync=target unit mpi
 
@@ -30,12 +30,20 @@ types: $(VENV)/.installed-dev
 unit: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live
 
-mpi: $(VENV)/.installed-dev | numpy1
+mpi: $(VENV)/.installed-dev | numpy1 test-blender
 	$(BIN)/python -m pytest -m "not slow" tests/mpi tests/live
 
 # The units once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
 	$(BLENDER_BIN)/python -m pytest -m "not slow and not mpi and not compiles" tests/unit
+
+# The Blender extension as zips in dist/, and the tests that run in the real program.
+blender: $(VENV)/.installed-dev
+	$(BIN)/python bridges/blender/build_extension.py --output dist
+
+test-blender: $(BLENDER_VENV)/.installed $(VENV)/.installed-dev
+	$(BIN)/python bridges/blender/build_extension.py --output dist --platform linux-x64 --python 3.11
+	$(BLENDER_BIN)/python -m pytest -m "not slow" tests/blender
 
 validate: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow
@@ -55,12 +63,12 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python $(PIP) --editable ".[mpi,preview,dev]"
+	$(BIN)/python $(PIP) --editable ".[mpi,preview,usd,dev]"
 	touch $@
 
 $(BLENDER_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(BLENDER_VENV)
-	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,test]"
+	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,usd,test]"
 	touch $@
 
 clean:

@@ -1,0 +1,92 @@
+"""Cache files: where the frames of a graph lie, and what is there.
+
+A bake lies in FOLDER/RUN of its graph, with FOLDER relative to the .blend as a rule: a project that
+is moved as a whole finds its frames, and a file that was moved alone is told what it misses.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import bpy
+
+from bridges.live.local_server import default_root
+from loki_core.errors import LokiError
+from serialization.frame_cache import FrameCacheReader, whole_frames
+
+_readers: dict[Path, tuple[float, list[int]]] = {}
+
+
+def root_of(tree: Any) -> Path:
+    """Return the folder of a graph's bakes.
+
+    A file that was never saved has no folder of its own; its bakes go to that of the user.
+    """
+    folder = tree.loki.folder
+    if folder.startswith("//") and not bpy.data.filepath:
+        return default_root()
+    return Path(bpy.path.abspath(folder, library=tree.library)).expanduser()
+
+
+def run_folder(tree: Any) -> Path | None:
+    """Return the folder of a graph's bake; None if it was never baked."""
+    return root_of(tree) / tree.loki.run if tree.loki.run else None
+
+
+def cache_folder(tree: Any) -> Path | None:
+    """Return the folder of a graph's frames; None if it was never baked."""
+    folder = run_folder(tree)
+    return None if folder is None else folder / "cache"
+
+
+def run_name(tree: Any, taken: set[str]) -> str:
+    """Return a name for a new bake that no other graph uses."""
+    base = re.sub(r"[^A-Za-z0-9_-]", "_", tree.name).lstrip("_-")[:48] or "bake"
+    name, number = base, 2
+    while name in taken:
+        name, number = f"{base}_{number}", number + 1
+    return name
+
+
+def baked_frames(tree: Any) -> list[int]:
+    """Return the frames that are there, in order; the folder is read when it has changed."""
+    folder = cache_folder(tree)
+    if folder is None:
+        return []
+    try:
+        changed = (folder / "frames").stat().st_mtime
+    except OSError:
+        return []
+    known = _readers.get(folder)
+    if known is None or known[0] != changed:
+        known = _readers[folder] = (changed, whole_frames(folder))
+    return known[1]
+
+
+def read_stream(tree: Any, frame: int, name: str) -> Any | None:
+    """Return a result of a frame; None if the frame or the result is not there."""
+    folder = cache_folder(tree)
+    if folder is None or frame not in baked_frames(tree):
+        return None
+    reader = FrameCacheReader(folder)
+    return reader.read(frame, name) if name in reader.objects(frame) else None
+
+
+def what_is_missing(tree: Any) -> str:
+    """Return in words what a graph that was baked does not find; empty if nothing is missing."""
+    folder = cache_folder(tree)
+    if folder is None:
+        return ""
+    if not folder.exists():
+        return f"{tree.name}: its frames are not in {folder}; move them there, or bake again"
+    try:
+        frames = whole_frames(folder)
+    except LokiError as error:
+        return f"{tree.name}: {error}"
+    if frames and frames != list(range(frames[0], frames[-1] + 1)):
+        there = set(frames)
+        first = next(one for one in range(frames[0], frames[-1]) if one not in there)
+        return f"{tree.name}: frame {first} is missing in {folder}"
+    return ""

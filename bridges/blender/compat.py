@@ -1,0 +1,33 @@
+"""What differs between versions of Blender: 4.5 LTS to 5.2, and 3.4 for pictures of the window."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bpy
+
+
+def curve_collections(animated: bpy.types.ID) -> list[Any]:
+    """Return the collections that hold the F-curves of a datablock."""
+    data = animated.animation_data
+    action = None if data is None else data.action
+    if action is None:
+        return []
+    if not hasattr(action, "layers"):  # before 4.4
+        return [action.fcurves]
+    strips = [strip for layer in action.layers for strip in layer.strips]
+    bags = [strip.channelbag(data.action_slot) for strip in strips if data.action_slot is not None]
+    return [bag.fcurves for bag in bags if bag is not None]
+
+
+def draw_progress(layout: Any, *, factor: float, text: str) -> None:
+    """Show a bar."""
+    if hasattr(layout, "progress"):
+        layout.progress(factor=factor, text=text)
+    else:
+        layout.label(text=text)
+
+
+def session_number(block: bpy.types.ID) -> int:
+    """Return a number that tells datablocks apart until the file is closed, through undo too."""
+    return int(getattr(block, "session_uid", 0)) or hash(block.name)

@@ -1,0 +1,97 @@
+"""File events: what happens when a file is opened or saved, and the clock that bakes run by."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import bpy
+
+from loki_core.errors import LokiError
+
+from . import bakes, cache_files, playback
+from .graph_tree import graphs
+from .node_parts import remove_unused_parts
+
+BUSY, IDLE = 0.1, 0.5  # seconds between two looks
+
+
+def _clock() -> float:
+    """Look after bakes; called by Blender's timer, in its own thread."""
+    active = playback.tick_all()
+    if active:
+        for window in bpy.context.window_manager.windows:
+            for area in window.screen.areas:
+                if area.type in ("VIEW_3D", "NODE_EDITOR", "PROPERTIES"):
+                    area.tag_redraw()
+    return BUSY if active else IDLE
+
+
+@bpy.app.handlers.persistent
+def on_load_before(*_: Any) -> None:
+    """Let go of the bakes of the file that is closed; they go on by themselves."""
+    bakes.forget_all()
+
+
+@bpy.app.handlers.persistent
+def on_load(*_: Any) -> None:
+    """Find the frames of a file that was opened, and follow bakes of it that still run."""
+    for tree in graphs():
+        missing = cache_files.what_is_missing(tree)
+        if missing:
+            playback.report(tree, missing)
+        if bakes.is_running_elsewhere(tree):
+            try:
+                bakes.attach(tree, _scene_of(tree))
+            except LokiError as error:
+                playback.report(tree, str(error))
+
+
+@bpy.app.handlers.persistent
+def on_save(*_: Any) -> None:
+    """Keep each graph as a text too, which can be read without the add-on."""
+    for tree in graphs():
+        if tree.library is not None:
+            continue
+        remove_unused_parts(tree)
+        try:
+            text = bakes.document_of(tree, _scene_of(tree)).to_json()
+        except LokiError:
+            continue  # not valid now; the last valid text stays
+        name = f"{tree.name}.loki.json"
+        block = bpy.data.texts.get(name) or bpy.data.texts.new(name)
+        block.from_string(text)
+
+
+def _scene_of(tree: Any) -> Any:
+    return next((one for one in bpy.data.scenes if one.loki.graph is tree), bpy.context.scene)
+
+
+def _handlers() -> tuple[tuple[list[Any], Any], ...]:
+    known = bpy.app.handlers
+    return (
+        (known.frame_change_pre, playback.on_frame_change),
+        (known.render_init, playback.on_render_begin),
+        (known.render_complete, playback.on_render_end),
+        (known.render_cancel, playback.on_render_end),
+        (known.load_pre, on_load_before),
+        (known.load_post, on_load),
+        (known.save_pre, on_save),
+    )
+
+
+def register() -> None:
+    """Begin to listen."""
+    for handlers, handler in _handlers():
+        handlers.append(handler)
+    bpy.app.timers.register(_clock, first_interval=IDLE, persistent=True)
+
+
+def unregister() -> None:
+    """Listen no more, and let go of all servers."""
+    for handlers, handler in _handlers():
+        if handler in handlers:
+            handlers.remove(handler)
+    if bpy.app.timers.is_registered(_clock):
+        bpy.app.timers.unregister(_clock)
+    bakes.forget_all()
+    playback.close()
