@@ -41,6 +41,17 @@ COLORS = {
 }
 
 
+#: Whether all classes are registered. Blender asks graphs of the open file before they are, and
+#: crashes when somebody looks at their sockets then.
+_is_complete = False
+
+
+def set_complete(complete: bool) -> None:
+    """Tell whether all classes of nodes and sockets are registered."""
+    global _is_complete
+    _is_complete = complete
+
+
 def is_graph(tree: Any) -> bool:
     """Whether a node tree is a Loki Graph."""
     return tree is not None and tree.bl_idname == TREE
@@ -60,6 +71,8 @@ class LokiGraph(bpy.types.NodeTree):
 
     def update(self) -> None:
         """Refuse links between sockets that never fit; called by Blender after every change."""
+        if not _is_complete:
+            return
         for link in self.links:
             given = getattr(link.from_socket, "stream_type", "any")
             wanted = getattr(link.to_socket, "stream_type", "any")

@@ -239,17 +239,11 @@ class LOKI_PT_bake_options(_Sidebar, bpy.types.Panel):
         layout.prop(settings, "checkpoint_every")
 
 
-class LOKI_PT_setup(_Sidebar, bpy.types.Panel):
+class _SetupPanel:
     """The tree of Groups and Behaviors, and the values of the active one."""
 
-    bl_idname = "LOKI_PT_setup"
     bl_label = "Solver Setup"
-    bl_options = {"DEFAULT_CLOSED"}
-
-    @classmethod
-    def poll(cls, context: Any) -> bool:
-        """Show it when the graph has a solver."""
-        return solver_node(active_graph(context)) is not None
+    layout: Any
 
     def draw(self, context: Any) -> None:
         """Draw the tree and the parameters of its active row."""
@@ -298,6 +292,18 @@ class LOKI_PT_setup(_Sidebar, bpy.types.Panel):
                 layout.label(text=f"{name.replace('_', ' ')}: also on {who}", icon="BRUSH_DATA")
 
 
+class LOKI_PT_setup(_SetupPanel, _Sidebar, bpy.types.Panel):
+    """The tree of the Solver Setup, in the 3D view."""
+
+    bl_idname = "LOKI_PT_setup"
+    bl_options = {"DEFAULT_CLOSED"}
+
+    @classmethod
+    def poll(cls, context: Any) -> bool:
+        """Show it when the graph has a solver."""
+        return solver_node(active_graph(context)) is not None
+
+
 class LOKI_PT_settings(_Sidebar, bpy.types.Panel):
     """Settings of the solver as a whole."""
 
@@ -338,12 +344,13 @@ class LOKI_PT_node_exposed(bpy.types.Panel):
                 row.label(text="gone", icon="ERROR")
 
 
-class LOKI_PT_node_setup(LOKI_PT_setup):
+class LOKI_PT_node_setup(_SetupPanel, bpy.types.Panel):
     """The tree of the Solver Setup, in the node editor."""
 
     bl_idname = "LOKI_PT_node_setup"
     bl_space_type = "NODE_EDITOR"
-    bl_options = set()
+    bl_region_type = "UI"
+    bl_category = "Loki"
 
     @classmethod
     def poll(cls, context: Any) -> bool:

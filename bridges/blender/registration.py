@@ -87,10 +87,12 @@ def register_data() -> None:
     bpy.types.Scene.loki = bpy.props.PointerProperty(type=settings.SceneSettings)
     bpy.types.Object.loki = bpy.props.PointerProperty(type=settings.ObjectSettings)
     declared_properties.on_change(graph_tree.sync_sockets_of)
+    graph_tree.set_complete(True)
 
 
 def unregister() -> None:
     """Take everything back, the last first."""
+    graph_tree.set_complete(False)
     file_events.unregister()
     node_menu.unregister()
     template_operators.unregister()

@@ -361,6 +361,8 @@ def weights_one_by_one(mesh: Any, names: list[str]) -> dict[str, Any]:
 
 def test_vertex_groups_equal_a_loop_over_the_vertices():
     source = prism()
+    material = bpy.data.materials.new("skin")
+    source.data.materials.append(material)
     source.modifiers.new("finer", "SUBSURF").levels = 2
     random = np.random.default_rng(3)
     for name in ("stiffness", "größe", "empty"):
@@ -370,6 +372,7 @@ def test_vertex_groups_equal_a_loop_over_the_vertices():
                 group.add([index], float(random.random()), "REPLACE")
     graph = depsgraph()
     before = everything_in_the_file()
+    users = (material.users, source.data.users)
     evaluated = source.evaluated_get(graph).data
     expected = weights_one_by_one(evaluated, source.vertex_groups.keys())
     surface = read(source)
@@ -378,6 +381,7 @@ def test_vertex_groups_equal_a_loop_over_the_vertices():
         assert np.array_equal(surface.channels["point"][name], values)
         assert np.array_equal(vertex_weights(evaluated)[name], values)
     assert everything_in_the_file() == before
+    assert (material.users, source.data.users) == users
     assert [modifier.type for modifier in source.modifiers] == ["SUBSURF"]
     assert set(source.data.attributes.keys()) == set(prism("other").data.attributes.keys())
 

@@ -104,6 +104,9 @@ def test_a_file_without_the_add_on_keeps_everything(scene: Any, addon: Any, tmp_
         addon.register()
     tree = bpy.data.node_groups[graph.name]
     assert as_frames(graph_of(tree)) == as_frames(graph)
+    addon.unregister()  # with its graphs in the open file
+    addon.register()
+    assert as_frames(graph_of(bpy.data.node_groups[graph.name])) == as_frames(graph)
 
 
 def test_values_that_nobody_set_stay_defaults_and_reset_brings_them_back(scene: Any) -> None:
