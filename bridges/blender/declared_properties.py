@@ -131,7 +131,8 @@ def _property(parameter: Parameter) -> Any:
         if value_type.length is None:
             return bpy.props.IntProperty(**common, default=default)
         return bpy.props.IntVectorProperty(**common, size=value_type.length, default=default)
-    common |= {"precision": 4, "step": 10}
+    largest = float(np.max(np.abs(parameter.default or 0.0)))
+    common |= {"precision": 4 if largest < 1.0e4 else 0, "step": 10}
     if value_type.length is None:
         return bpy.props.FloatProperty(**common, default=default)
     subtype = "XYZ" if parameter.is_spatial else "NONE"

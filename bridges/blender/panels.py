@@ -106,8 +106,6 @@ class LOKI_PT_simulation(_Sidebar, bpy.types.Panel):
             return
         _draw_inputs(layout, tree)
         column = layout.column(align=True)
-        column.use_property_split = True
-        column.use_property_decorate = True
         for entry, target in exposed.targets(tree):
             row = column.row(align=True)
             if target is None:

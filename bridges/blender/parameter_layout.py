@@ -40,8 +40,6 @@ def draw_values(
     """
     shown = 0
     column = layout.column(align=True)
-    column.use_property_split = limit is None
-    column.use_property_decorate = False
     for name, parameter in declaration.parameters().items():
         if not matches(parameter, search) or (only_set and not is_set(group, parameter)):
             continue
@@ -69,14 +67,16 @@ def draw_value(layout: Any, group: Any, parameter: Parameter, text: str | None =
     """Draw one value; a switch in front of it if it may be none."""
     own = property_name(parameter.name)
     text = label_of(parameter) if text is None else text
+    if parameter.type.length is not None:
+        layout = layout.column(align=True)  # components below one another: a row is too narrow
     if not parameter.type.optional:
         layout.prop(group, own, text=text)
         return
-    row = layout.row(align=True, heading=text)
+    row = layout.row(align=True)
     row.prop(group, own + GIVEN, text="")
     value = row.row(align=True)
     value.active = getattr(group, own + GIVEN)
-    value.prop(group, own, text="")
+    value.prop(group, own, text=text)
 
 
 def _draw_origin(row: Any, group: Any, parameter: Parameter, painted: str) -> None:

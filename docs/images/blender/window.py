@@ -17,6 +17,7 @@ from typing import Any
 import bpy
 
 import bridges.blender
+from bridges.blender import panels
 from bridges.blender.template_operators import add_graph
 from loki_graph.templates import find_template
 from serialization.frame_cache import FrameCacheReader
@@ -68,7 +69,7 @@ def lay_out() -> None:
     view.spaces[0].show_region_ui = True
     view.spaces[0].overlay.show_floor = False
     with bpy.context.temp_override(window=window(), area=view, region=view.regions[-1]):
-        bpy.ops.screen.area_split(direction="HORIZONTAL", factor=0.36)
+        bpy.ops.screen.area_split(direction="HORIZONTAL", factor=0.24)
     lower = min(
         (one for one in window().screen.areas if one.type == "VIEW_3D"), key=lambda one: one.y
     )
@@ -102,6 +103,7 @@ def take_picture() -> None:
     bpy.ops.wm.quit_blender()
 
 
+panels.LOKI_PT_setup.bl_options = set()  # open
 bridges.blender.register()
 bpy.context.preferences.view.show_splash = False
 for seconds, step in (
