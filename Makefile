@@ -9,16 +9,16 @@ BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit mpi numpy1 blender test-blender validate bench reference clean
+.PHONY: demo test lint types unit mpi live numpy1 blender test-blender validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 
-# Compiling kernels keeps one core busy, so two jobs share two: `unit`, and all others after one another.
+# Two at a time, the longest first: compiling kernels keeps one core busy.
 test: lint types
-	$(MAKE) --jobs=2 --output-sync=target unit mpi
+	$(MAKE) --jobs=2 --output-sync=target unit mpi live test-blender numpy1
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -28,10 +28,13 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live
+	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live --ignore=tests/blender
 
-mpi: $(VENV)/.installed-dev | numpy1 test-blender
-	$(BIN)/python -m pytest -m "not slow" tests/mpi tests/live
+mpi: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not slow" tests/mpi
+
+live: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not slow" tests/live
 
 # The units once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
@@ -55,6 +58,10 @@ bench: $(VENV)/.installed-dev
 reference: $(VENV)/.installed
 	$(BIN)/wtloki reference --output docs/reference
 
+# Simulates the scenes of examples/ and renders them with Cycles into docs/images/gallery; takes hours.
+gallery: $(BLENDER_VENV)/.installed
+	$(BLENDER_BIN)/python -m bridges.blender.gallery
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -68,7 +75,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 
 $(BLENDER_VENV)/.installed: pyproject.toml
 	$(PYTHON) -m venv $(BLENDER_VENV)
-	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,usd,test]"
+	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,usd,gallery,test]"
 	touch $@
 
 clean:

@@ -293,7 +293,7 @@ class Parameter:
             items.append(int(number) if self.type.base is int and number.is_integer() else number)
             inner = inner.removeprefix(",").strip()
         unit = unit.strip() if bracket else inner
-        if bracket and inner:
+        if (bracket and inner) or (inner and not items):
             raise SetupError(f'{place} = {show(text)}: "{inner[:40]}" is not a number')
         if not unit:
             return items

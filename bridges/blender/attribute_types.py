@@ -77,7 +77,7 @@ USUAL_TYPES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AttributePart:
     """One attribute of a channel: what its name ends with, its type, and its values."""
 
     suffix: str
@@ -85,23 +85,23 @@ class Part:
     values: Array
 
 
-def attribute_parts(values: Array, preferred: str | None = None) -> list[Part]:
+def attribute_parts(values: Array, preferred: str | None = None) -> list[AttributePart]:
     """Return the attributes that carry a channel, in `preferred` type where that can hold it."""
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     for name in (preferred, *USUAL_TYPES):
         if name in ATTRIBUTE_TYPES and ATTRIBUTE_TYPES[name].holds(values):
-            return [Part("", name, _cast(values, ATTRIBUTE_TYPES[name].dtype))]
+            return [AttributePart("", name, _cast(values, ATTRIBUTE_TYPES[name].dtype))]
     if values.shape[1:] == (3, 3) and values.dtype.kind == "f":
         matrices = np.zeros((len(values), 4, 4), np.float32)
         matrices[:, :3, :3] = _cast(values, "float32").transpose(0, 2, 1)  # column by column
         matrices[:, 3, 3] = 1.0
-        return [Part("", "FLOAT4X4", matrices.reshape(-1, 16))]
+        return [AttributePart("", "FLOAT4X4", matrices.reshape(-1, 16))]
     if values.ndim == 1:  # whole numbers of 64 bits
-        return [Part("", "INT32_2D", _halves(values))]
+        return [AttributePart("", "INT32_2D", _halves(values))]
     columns = values.reshape(len(values), int(np.prod(values.shape[1:])))
     return [
-        Part(f".{column}", part.type, part.values)
+        AttributePart(f".{column}", part.type, part.values)
         for column in range(columns.shape[1])
         for part in attribute_parts(np.ascontiguousarray(columns[:, column]))
     ]

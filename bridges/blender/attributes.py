@@ -196,7 +196,7 @@ def write_channels(
             )
             continue
         for name, values in channels.items():
-            if name in SET_BY_CALL:
+            if stream.type_name == "curves" and name in SET_BY_CALL:
                 continue
             kind, here = types.get(name, ""), domain
             if kind.startswith(EDGE) and location == "vertex" and corner_edges is not None:

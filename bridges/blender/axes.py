@@ -23,7 +23,7 @@ Matrix = npt.NDArray[np.float64]
 Y_UP: Matrix = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, -1.0, 0.0]])
 """Turns vectors of Blender into those of Loki."""
 
-ROWS = 1 << 14  # that are mapped at a time: they stay in the processor's cache meanwhile
+ROWS = 1 << 14  # at a time: they stay in the cache, and a matrix product needs no threads
 
 LENGTH_CHANNELS = frozenset({"radius", "width", "thickness"})
 """Channels whose numbers are lengths, in scene units in Blender and in metres in Loki."""

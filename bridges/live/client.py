@@ -42,7 +42,8 @@ class Client:
 
     Args:
         endpoint: Where the server is.
-        keys: Folder of keys, for servers on other machines.
+        keys: Folder of keys, for servers on other machines; None is that of the user if it knows
+            the server.
         token: File of the token, for TCP on this machine.
         timeout: Longest wait for the first answer [s].
         reconnect_seconds: How long a lost server is waited for.
@@ -70,8 +71,8 @@ class Client:
         self._has_been_connected = False
         credentials = credentials_for(
             endpoint,
-            keys=None if keys is None else KeyFolder(Path(keys)),
-            token=None if token is None else Path(token),
+            keys=None if keys is None else KeyFolder(Path(keys).expanduser()),
+            token=None if token is None else Path(token).expanduser(),
         )
         self._wire = Wire(
             endpoint,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import platform
@@ -64,7 +65,7 @@ def ensure_server(
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     words = [*(command or wtloki_command()), "serve", "--root", str(root)]
     words += ["--end-when-idle", str(IDLE_SECONDS), *options]
-    with (root / "server.out").open("ab") as out:
+    with (root / "server.out").open("wb") as out:
         process = subprocess.Popen(
             words,
             stdin=subprocess.DEVNULL,
@@ -89,9 +90,19 @@ def ensure_server(
 
 
 def wtloki_command() -> list[str]:
-    """Return how `wtloki` is called from here."""
+    """Return how `wtloki` is called from here.
+
+    Raises:
+        LokiError: There is none.
+    """
     beside = Path(sys.executable).parent / "wtloki"
     if beside.exists():
         return [str(beside)]
     found = shutil.which("wtloki")
-    return [found] if found else [sys.executable, "-m", "bridges.standalone.command_line"]
+    if found:
+        return [found]
+    if importlib.util.find_spec("click") is None:  # a host that has the client alone
+        raise LokiError(
+            "wtloki was not found; install the solver (pip install loki-vfx) and give command=PATH"
+        )
+    return [sys.executable, "-m", "bridges.standalone.command_line"]

@@ -73,6 +73,8 @@ class RunOptions:
             if name not in known:
                 raise InputError(f'run option "{name[:80]}" is unknown{did_you_mean(name, known)}')
         values = {**asdict(cls()), **document}
+        if type(values["frames"]) is int:
+            values["frames"] = str(values["frames"])
         _expect_count(values, "ranks", 1, 65_536, optional=True)
         _expect_count(values, "threads", 1, 4096, optional=True)
         _expect_count(values, "checkpoint_every", 0, 1_000_000, optional=True)

@@ -154,6 +154,10 @@ class RunInputs:
                 self._first = frame if self._first is None else min(self._first, frame)
                 self._give_file(name, frame)
 
+    def is_given(self, name: str, frame: int | None) -> bool:
+        """Whether rank 0 was told where an input lies; it may have asked before it heard that."""
+        return self._worker_is_ready and self._folder.input_file(name, frame).exists()
+
     def worker_ended(self) -> None:
         """Nobody takes inputs any more."""
         self._worker_is_ready = False

@@ -80,6 +80,8 @@ def document_to_send(scene: SolverSetup | Graph) -> dict[str, Any]:
     """Return the document of a scene with the Solver Setups of files inside it."""
     if isinstance(scene, SolverSetup):
         return scene.to_document()
+    if not isinstance(scene, Graph):
+        raise InputError(f"a scene is a Loki Graph or a Solver Setup, not {type(scene).__name__}")
     for name, node in scene.nodes.items():
         if isinstance(node, SolverSetupNode) and isinstance(node.setup, str):
             if node.loaded_setup is None:

@@ -259,6 +259,9 @@ def credentials_for(
     """
     if check_endpoint(endpoint) == "ipc":
         return None
+    own = KeyFolder(settings_folder())
+    if keys is None and (not is_loopback(endpoint) or own.server_key(endpoint) is not None):
+        keys = own
     if keys is not None:
         server = keys.server_key(endpoint)
         if server is None:
@@ -268,6 +271,4 @@ def credentials_for(
             )
         secret = keys.own_key("client", make=True)
         return Credentials(public_key=public_key_of(secret), secret_key=secret, server_key=server)
-    if not is_loopback(endpoint):
-        raise InputError(f"{endpoint} is on another machine, so keys are needed: keys=FOLDER")
     return Credentials(token=read_token(token or token_file(), make=False))

@@ -398,6 +398,9 @@ class Server:
             raise ProtocolError("busy", "the server is ending; try again")
         folder = RunFolder(self.root, content["run"])
         if content["run"] in self.runs or folder.path.exists():
+            there = self.runs.get(folder.name)
+            if there is None or not session.owns(there.record.owner):
+                raise ProtocolError("exists", f'the name "{folder.name}" is taken; choose another')
             raise ProtocolError(
                 "exists",
                 f'there is a run "{folder.name}" already; attach to it, resume it, remove it, or '

@@ -447,7 +447,8 @@ class SupervisedRun:
             self._hear_event(content["event"])
         elif message.type == "need":
             for name in content["names"]:
-                self._needs[name] = content["frame"]
+                if not self.inputs.is_given(name, content["frame"]):
+                    self._needs[name] = content["frame"]
             self.tell_needs()
         elif message.type == "consumed":
             self._needs.pop(content["name"], None)

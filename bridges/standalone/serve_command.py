@@ -100,7 +100,7 @@ def command(
             root=Path(root) if root else default_root(),
             desk=DeskSettings(
                 listen=listen,
-                keys=Path(keys) if keys else None,
+                keys=Path(keys).expanduser() if keys else None,
                 token=Path(token_file) if token_file else None,
             ),
             runs_at_once=runs_at_once,

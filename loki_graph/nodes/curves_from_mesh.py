@@ -145,7 +145,7 @@ class CurvesFromMesh(Node):
             curl_length=self.curl_length,
             clumping=self.clumping,
             clump_size=self.clump_size,
-            skin=Skin(surface, self.clearance) if self.clearance > 0.0 else None,
+            skin=Skin(surface, self.clearance) if self.clearance and self.count else None,
         )
 
 

@@ -39,6 +39,7 @@ class RawPeer:
         self.number = 0
         self.session = b""
         welcome = self.ask("hello", {"client": "raw", "versions": [PROTOCOL_VERSION]})
+        assert welcome.type == "welcome", welcome.content
         self.session = welcome.content["session"]
         self.data = self._socket(welcome.content["data_endpoint"])
         self.data.send_multipart(message_parts(Message("join", {}, self.session, 1)))
@@ -385,6 +386,9 @@ class Fuzzer:
         self.renew()  # data is answered late or never: a new session knows its number
 
     def renew(self) -> None:
+        # a goodbye, since a server keeps those who vanish for a while, and takes 1000 at once
+        goodbye = Message("bye", {}, self.peer.session, self.numbers["control"] + 1)
+        self.peer.send(message_parts(goodbye))
         self.peer.close()
         self.peer = RawPeer(self.server)
         self.numbers = {"control": 1, "data": 1}

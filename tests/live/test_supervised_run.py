@@ -100,6 +100,16 @@ def test_what_the_solver_waits_for_is_told_to_whoever_comes_later(run: Supervise
     assert len(told) == 2
 
 
+def test_what_lies_on_the_disk_is_not_asked_for_again(run: SupervisedRun) -> None:
+    told: list[dict[str, Any]] = []
+    run._announce = lambda _, event: told.append(event)
+    run.folder.write_input("wind", 7, encode(seeds(2)))
+    run.hear(Message("ready", {"run": "dust", "attempt": 0, "pid": 1, "host": "here"}))
+    for frame in (7, 8):  # asked before the solver has heard what it is given
+        run.hear(Message("need", {"frame": frame, "names": ["wind"]}))
+    assert [event["frame"] for event in told if event["event"] == "need"] == [8]
+
+
 def test_a_change_is_replayed_in_the_order_of_frames(run: SupervisedRun) -> None:
     for frame, value in ((5, 1), (5, 2), (5, 1), (9, 3)):
         tell(run, "changed", frame=frame, changes=[f"substeps={value}"])

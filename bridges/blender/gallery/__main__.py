@@ -28,7 +28,7 @@ from .picture import Frame, Picture
 PROJECT = Path(__file__).parents[3]
 CACHES = PROJECT / "output" / "gallery"
 PICTURES = PROJECT / "docs" / "images" / "gallery"
-STILL, CLIP = (1280, 720), (480, 270)
+STILL, CLIP = (1280, 720), (400, 225)
 
 
 def main() -> None:
@@ -72,9 +72,9 @@ def make(name: str, *, clip: bool, again: bool) -> None:
     PICTURES.mkdir(parents=True, exist_ok=True)
     write_still(render(picture.still, STILL, picture.samples[0]), PICTURES / f"{name}.jpg")
     if clip:
-        first, last = picture.clip
-        frames = [render(n, CLIP, picture.samples[1]) for n in range(first, last + 1)]
-        write_clip(frames, PICTURES / f"{name}.webp", rate=24)
+        first, last, step = picture.clip
+        frames = [render(n, CLIP, picture.samples[1]) for n in range(first, last + 1, step)]
+        write_clip(frames, PICTURES / f"{name}.webp", rate=24.0 / step)
 
 
 def simulate(name: str, picture: Picture, *, again: bool) -> Path:

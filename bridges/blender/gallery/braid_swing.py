@@ -37,4 +37,4 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     return show
 
 
-PICTURE = Picture(dress, still=26, clip=(5, 68), options=OPTIONS)
+PICTURE = Picture(dress, still=26, clip=(5, 44, 2), options=OPTIONS, samples=(80, 14))

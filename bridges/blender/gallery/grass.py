@@ -13,7 +13,7 @@ from loki_vfx.examples.grass.meadow import WIDTH
 
 from . import materials
 from .picture import Frame, Picture
-from .stage import add_camera, add_sun, mirrored_tiles, set_world, smooth
+from .stage import add_bloom, add_camera, add_sun, mirrored_tiles, set_world, smooth
 
 #: Where the meadow goes on, mirrored, in its own widths along x and z.
 TILES = [(x, z) for z in (0, -1, -2, -3) for x in (-2, -1, 0, 1, 2) if (x, z) != (0, 0)]
@@ -21,9 +21,10 @@ TILES = [(x, z) for z in (0, -1, -2, -3) for x in (-2, -1, 0, 1, 2) if (x, z) !=
 
 def dress(scene: Any) -> Callable[[Frame], None]:
     """Set up a low sun against the camera and a hazy sky."""
-    set_world(scene, (0.25, 0.45, 0.95), (1.0, 0.78, 0.52), strength=1.1)
-    add_camera(scene, (-0.1, 0.36, 1.5), (0.0, 0.2, 0.0), lens=45.0, stop=2.0, focus=(0, 0.2, 0.6))
-    add_sun(scene, (0.75, -0.36, 0.75), strength=14.0, angle=0.02, color=(1.0, 0.80, 0.52))
+    set_world(scene, (0.06, 0.22, 0.75), (0.55, 0.78, 1.0), strength=0.8)
+    add_camera(scene, (-0.1, 0.36, 1.5), (0.0, 0.19, 0.0), lens=45.0, stop=2.0, focus=(0, 0.2, 0.6))
+    add_sun(scene, (0.62, -0.30, 0.75), strength=16.0, angle=0.02, color=(1.0, 0.74, 0.42))
+    add_bloom(scene, strength=0.15)
     blades, earth = materials.blades(), materials.painted(roughness=0.9)
 
     def show(frame: Frame) -> None:
@@ -37,4 +38,4 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     return show
 
 
-PICTURE = Picture(dress, still=40, clip=(13, 60), options={"blades": 8000})
+PICTURE = Picture(dress, still=40, clip=(13, 60, 2), options={"blades": 8000}, samples=(64, 10))

@@ -147,7 +147,7 @@ def smoke(
         part = nodes.math("MAXIMUM", excess, 0.0)
         tint = nodes.ramp(
             nodes.math("MULTIPLY", part, 0.4),
-            [(0.0, (0.9, 0.10, 0.01)), (0.5, (1.0, 0.30, 0.04)), (1.0, (1.0, 0.65, 0.25))],
+            [(0.0, (1.0, 0.05, 0.004)), (0.5, (1.0, 0.17, 0.015)), (1.0, (1.0, 0.45, 0.10))],
         )
         nodes.link(tint, shader.inputs["Emission Color"])
         strength = nodes.math("MULTIPLY", nodes.math("POWER", part, 1.8), glow)
@@ -162,8 +162,8 @@ def embers(channel: str, *, strength: float) -> Any:
     heat = nodes.attribute(channel).outputs["Fac"]
     tint = nodes.ramp(
         heat,
-        [(0.0, (0.25, 0.01, 0.002)), (0.35, (1.0, 0.12, 0.01)), (0.7, (1.0, 0.5, 0.1)),
-         (1.0, (1.0, 0.9, 0.65))],
+        [(0.0, (0.35, 0.01, 0.004)), (0.45, (1.0, 0.07, 0.008)), (0.8, (1.0, 0.28, 0.03)),
+         (1.0, (1.0, 0.62, 0.22))],
     )  # fmt: skip
     light = nodes.add("Emission")
     nodes.link(tint, light.inputs["Color"])

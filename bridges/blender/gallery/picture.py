@@ -68,12 +68,12 @@ class Picture:
             frame in it.
         options: Of the example, other than its defaults.
         still: The frame of the picture.
-        clip: First and last frame of the clip.
+        clip: First and last frame of the clip, and the step between its frames.
         samples: Light paths of each pixel: of the picture, and of the clip.
     """
 
     dress: Callable[[Any], Callable[[Frame], None]]
     still: int
-    clip: tuple[int, int]
+    clip: tuple[int, int, int]
     options: Mapping[str, float] = field(default_factory=dict)
     samples: tuple[int, int] = (128, 16)

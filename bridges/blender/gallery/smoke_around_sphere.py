@@ -32,4 +32,4 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     return show
 
 
-PICTURE = Picture(dress, still=56, clip=(13, 60), options={"voxel_size": 0.025}, samples=(64, 10))
+PICTURE = Picture(dress, still=56, clip=(13, 60, 2), options={"voxel_size": 0.025}, samples=(40, 8))

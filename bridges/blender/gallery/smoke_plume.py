@@ -9,18 +9,19 @@ from typing import Any
 
 from . import materials
 from .picture import Frame, Picture
-from .stage import add_camera, add_floor, add_lamp, set_world
+from .stage import add_bloom, add_camera, add_floor, add_lamp, set_world
 
 
 def dress(scene: Any) -> Callable[[Frame], None]:
     """Set up a dark room with a warm lamp behind the smoke and a cool one before it."""
-    set_world(scene, (0.10, 0.13, 0.20), (0.02, 0.025, 0.035), strength=0.5)
-    add_floor(scene, 0.0, materials.plain((0.05, 0.05, 0.055), roughness=0.35))
-    middle = (0.0, 1.7, 0.0)
-    add_camera(scene, (0.0, 1.5, 7.5), (0.0, 1.62, 0.0), lens=62.0)
-    add_lamp(scene, (-3.6, 4.2, -2.5), middle, power=900.0, size=1.5, color=(1.0, 0.85, 0.68))
-    add_lamp(scene, (4.5, 2.5, 2.0), middle, power=220.0, size=2.5, color=(0.62, 0.78, 1.0))
-    smoke = materials.smoke(45.0, color=(0.62, 0.60, 0.58), glow=9.0, glow_from=430.0)
+    set_world(scene, (0.05, 0.07, 0.11), (0.012, 0.014, 0.02), strength=0.5)
+    add_floor(scene, 0.0, materials.plain((0.018, 0.018, 0.02), roughness=0.35))
+    middle = (0.0, 1.6, 0.0)
+    add_camera(scene, (0.0, 1.3, 8.0), (0.0, 1.45, 0.0), lens=62.0)
+    add_lamp(scene, (-3.8, 4.4, -2.2), middle, power=1500.0, size=1.0, color=(1.0, 0.86, 0.70))
+    add_lamp(scene, (4.5, 2.0, -1.0), middle, power=450.0, size=1.2, color=(0.45, 0.65, 1.0))
+    add_bloom(scene, strength=0.25)
+    smoke = materials.smoke(50.0, color=(0.36, 0.34, 0.32), glow=5.0, glow_from=440.0)
     ball = materials.plain((0.02, 0.02, 0.02), roughness=0.4)
 
     def show(frame: Frame) -> None:
@@ -30,4 +31,4 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     return show
 
 
-PICTURE = Picture(dress, still=60, clip=(9, 68), options={"voxel_size": 0.02}, samples=(96, 12))
+PICTURE = Picture(dress, still=46, clip=(9, 56, 2), options={"voxel_size": 0.02}, samples=(40, 8))

@@ -33,8 +33,11 @@ def empty_scene() -> Any:
     scene.cycles.denoising_input_passes = "RGB_ALBEDO_NORMAL"
     scene.cycles.sample_clamp_indirect = 6.0
     scene.cycles.caustics_reflective = scene.cycles.caustics_refractive = False
-    scene.cycles.volume_biased = True
+    scene.cycles.volume_biased = True  # marched: quicker, and smooth with few samples
+    scene.cycles.volume_step_rate = 1.5
     scene.cycles.volume_max_steps = 256
+    for kind, bounces in (("max", 5), ("diffuse", 2), ("glossy", 3), ("transmission", 4)):
+        setattr(scene.cycles, f"{kind}_bounces", bounces)
     scene.view_settings.view_transform = "AgX"
     scene.view_settings.look = "AgX - Medium High Contrast"
     scene.render.use_persistent_data = True
@@ -143,6 +146,21 @@ def use_material(shown: Any, material: Any) -> None:
     if shown.active_material != material:
         shown.data.materials.clear()
         shown.data.materials.append(material)
+
+
+def add_bloom(scene: Any, *, strength: float, threshold: float = 1.0, size: float = 0.6) -> None:
+    """Let bright places shine over their surroundings, as a lens does."""
+    tree = bpy.data.node_groups.new("Bloom", "CompositorNodeTree")
+    tree.interface.new_socket("Image", in_out="OUTPUT", socket_type="NodeSocketColor")
+    layers = tree.nodes.new("CompositorNodeRLayers")
+    glare = tree.nodes.new("CompositorNodeGlare")
+    for name, value in (("Type", "Bloom"), ("Quality", "High"), ("Threshold", threshold)):
+        glare.inputs[name].default_value = value
+    glare.inputs["Strength"].default_value, glare.inputs["Size"].default_value = strength, size
+    result = tree.nodes.new("NodeGroupOutput")
+    tree.links.new(layers.outputs["Image"], glare.inputs["Image"])
+    tree.links.new(glare.outputs["Image"], result.inputs[0])
+    scene.compositing_node_group = tree
 
 
 def smooth(shown: Any, *, levels: int = 0) -> None:

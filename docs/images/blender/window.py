@@ -4,8 +4,9 @@
         blender --factory-startup --python-use-system-env --window-geometry 0 0 1600 1000 \\
         --python window.py -- window.png CACHE
 
-CACHE is a frame cache of the template with its suggested head. Made with Debian's Blender 3.4, on a machine without a display; it needs xdotool, and numpy, msgpack,
-pyzmq and Loki on PYTHONPATH. That Blender cannot make hair, so strands are shown as edges.
+CACHE is a frame cache of the template with its suggested head. Made with Debian's Blender 3.4, on a
+machine without a display; it needs xdotool, and numpy, msgpack, pyzmq and Loki on PYTHONPATH. That
+Blender cannot make hair, so strands are shown as edges.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ def choose_tab() -> None:
     """Click on the tab: this version has no call for it."""
     sidebar = next(one for one in area("VIEW_3D").regions if one.type == "UI")
     x, y = sidebar.x + sidebar.width - 10, HEIGHT - (sidebar.y + sidebar.height - 113)
-    subprocess.run(["xdotool", "mousemove", str(x), str(y), "sleep", "0.3", "click", "1"], check=True)
+    words = ["xdotool", "mousemove", str(x), str(y), "sleep", "0.3", "click", "1"]
+    subprocess.run(words, check=True)
 
 
 def take_picture() -> None:
