@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from bridges.live.client import Client, Refused, Run, RunFailed, connect
+from bridges.live.live_run import FRAMES_AHEAD
 from bridges.standalone.runner import Runner
 from loki_core.data.points import Points
-from loki_core.errors import Cancelled, FormatError
+from loki_core.errors import Cancelled, FormatError, InputError
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_graph import Graph
@@ -104,6 +106,28 @@ def test_inputs_that_are_functions_are_asked_frame_by_frame(
         heat = expected.channels["point"]["heat"]
         assert np.array_equal(frame["points"].channels["point"]["heat"], heat)
     assert asked == list(range(1, 13))  # each once, and none beyond the last
+
+
+def test_functions_are_asked_only_a_little_ahead_and_no_more_once_they_fail(client: Client) -> None:
+    asked = []
+
+    def host(frame: int) -> Points:
+        asked.append(frame)
+        if frame == 40:
+            raise InputError("the head is gone")
+        return seeds(shift=0.001 * frame)
+
+    run = client.submit(sparks(), {"seeds": host}, run="ahead", frames="200")
+    reached = 0
+    with pytest.raises(InputError, match="the head is gone"):
+        while True:
+            for event in run.poll():
+                if event.kind == "frame":
+                    reached = int(event.content["frame"])
+            assert not asked or asked[-1] <= reached + FRAMES_AHEAD + 3
+            time.sleep(0.001)
+    run.cancel()  # and the run is still heard
+    wait_for(run, "end", state="cancelled")
 
 
 def test_an_array_that_stays_the_same_travels_no_more(client: Client) -> None:
