@@ -81,6 +81,8 @@ def sampled_keyframes(parameter: Parameter, samples: Mapping[int, Any]) -> Keyfr
 
 def _typed(parameter: Parameter, row: list[float]) -> Any:
     kind = parameter.type.base
+    if parameter.choices is not None:  # Blender keeps the place in the list
+        return parameter.choices[min(len(parameter.choices) - 1, max(0, round(row[0])))]
     stored: Any = [kind(round(one)) if kind in (int, bool) else one for one in row]
     return plain_value(parameter, stored if parameter.type.length else stored[0])
 

@@ -12,7 +12,6 @@ import bpy
 from loki_core.errors import InputError
 
 from . import bakes, cache_files, playback
-from .graph_tree import graphs
 from .operator_tools import GraphOperator, graph_for, told
 from .preferences import solver_command, wishes
 
@@ -22,6 +21,7 @@ class LOKI_OT_bake(GraphOperator):
 
     bl_idname = "loki.bake"
     bl_label = "Bake"
+    bl_options = {"UNDO"}  # so that no later undo takes back where the frames are
 
     graph: bpy.props.StringProperty(  # type: ignore[valid-type]
         name="Graph", description="Empty is the active one", options={"SKIP_SAVE"}
@@ -51,6 +51,13 @@ class LOKI_OT_bake(GraphOperator):
         if bake.state != "finished":
             raise InputError(f"{bake.state}: {bake.message}")
         return {"FINISHED"}
+
+    def invoke(self, context: Any, event: Any) -> set[str]:
+        """Ask before frames are replaced."""
+        tree = graph_for(context, self.graph)
+        if cache_files.baked_frames(tree):
+            return set(context.window_manager.invoke_confirm(self, event))
+        return self.execute(context)
 
 
 class LOKI_OT_rebake(GraphOperator):
@@ -102,7 +109,7 @@ class LOKI_OT_resume(_Order):
         """Resume; a bake that nobody follows any more is found first."""
         tree = graph_for(context)
         bake = bakes.bake_of(tree)
-        if bake is None or bake.state == bakes.LOST:
+        if bake is None or bake.is_over:
             bakes.attach(tree, context.scene, resume=True)
         else:
             bake.resume()
@@ -162,6 +169,7 @@ class LOKI_OT_export(GraphOperator):
     filter_glob: bpy.props.StringProperty(  # type: ignore[valid-type]
         default="*.usd;*.usda;*.usdc", options={"HIDDEN"}
     )
+    check_existing: bpy.props.BoolProperty(default=True, options={"HIDDEN"})  # type: ignore[valid-type]
 
     @told
     def execute(self, context: Any) -> set[str]:
@@ -170,9 +178,21 @@ class LOKI_OT_export(GraphOperator):
         folder = cache_files.cache_folder(tree)
         if folder is None or not cache_files.baked_frames(tree):
             raise InputError(f"{tree.name} has no baked frames")
-        words = [*solver_command(), "export", str(folder), "--to", self.filepath, "--up", "z"]
+        target = bpy.path.abspath(self.filepath)
+        words = [
+            *solver_command(),
+            "export",
+            str(folder),
+            "--to",
+            target,
+            "--up",
+            "z",
+            "--overwrite",
+        ]
         if bpy.app.background:
-            _finish(tree.name, words)
+            done = subprocess.run(words, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                raise InputError(done.stderr.strip()[-500:])
         else:
             threading.Thread(target=_finish, args=(tree.name, words), daemon=True).start()
         return {"FINISHED"}
@@ -187,9 +207,7 @@ class LOKI_OT_export(GraphOperator):
 def _finish(name: str, words: list[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     text = "exported" if done.returncode == 0 else done.stderr.strip()[-500:]
-    for tree in graphs():
-        if tree.name == name:
-            playback.report(tree, f"{name}: {text}")
+    playback.tell_later(name, f"{name}: {text}")
 
 
 class LOKI_OT_test_solver(bpy.types.Operator):
@@ -211,6 +229,8 @@ class LOKI_OT_test_solver(bpy.types.Operator):
             if done.returncode != 0:
                 raise InputError(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
             version = done.stdout.strip()
+            if not version.startswith("wtloki"):
+                raise InputError(f"{words[0]} is another program: {version[:80]}")
         self.report({"INFO"}, f"The solver answers: {version}")
         return {"FINISHED"}
 

@@ -20,20 +20,20 @@ import bpy
 from bridges.live.client import Client, Refused, Run, connect
 from bridges.live.local_server import discovered, ensure_server
 from bridges.live.run_folder import ENDED, RunFolder
-from loki_core.errors import FormatError, InputError, LokiError
+from loki_core.errors import Cancelled, FormatError, InputError, LokiError
 from loki_graph.graph_document import graph_to_document
+from serialization.atomic_file import read_json, write_json
 
 from . import cache_files
 from .compat import session_number
 from .graph_exchange import graph_of, sample_drivers
 from .graph_tree import graphs
 from .preferences import Wishes, solver_command, wishes
-from .scene_inputs import go_home, inputs_of
+from .scene_inputs import SceneInput, inputs_of
+from .scene_time import go_home
 
 LOG_LINES = 200
-WAITING, LOST = "waiting", "lost"
-#: States in which nothing more comes by itself.
-OVER = (*ENDED, LOST)
+WAITING = "waiting"
 
 
 class LogLine(NamedTuple):
@@ -65,7 +65,11 @@ class Bake:
         self.client: Client | None = None
         self._thread: threading.Thread | None = None
         self._problem: BaseException | None = None
-        self._wants_cancel = False
+        self._wants_cancel = self._wants_pause = False
+        self._is_closed = False
+        self.is_connected = True
+        self.feeds = False  # whether inputs are read while it runs
+        self._keeps_earlier = False  # whether frames from another machine are added to those here
         self._wanted = Wishes()
         self._command: list[str] = []
         self._writer: Any = None
@@ -75,7 +79,7 @@ class Bake:
     @property
     def is_over(self) -> bool:
         """Whether nothing more comes by itself."""
-        return self.state in OVER
+        return self.state in ENDED
 
     @property
     def factor(self) -> float:
@@ -95,9 +99,14 @@ class Bake:
 
         def go() -> None:
             try:
-                if self.client is None:
-                    self.client = connect_to(self.folder, wanted, command)
-                self.run = work(self.client)
+                client = connect_to(self.folder, wanted, command)
+                if self._is_closed or self._wants_cancel:
+                    client.close()
+                    raise Cancelled("cancelled before it began")
+                self.client = client
+                self.run = work(client)
+                if self._is_closed:
+                    client.close()
             except Exception as error:  # told by `tick`, where users can see it
                 self._problem = error
 
@@ -115,6 +124,7 @@ class Bake:
 
     def pause(self) -> None:
         """Hold at the end of the frame."""
+        self._wants_pause = True
         if self.run is not None:
             self._order(self.run.pause)
 
@@ -122,19 +132,13 @@ class Bake:
         """Go on after a pause, or take up a bake that was stopped."""
         if self.run is not None:
             self.message = ""
-            self._wants_cancel = False
+            self._wants_cancel = self._wants_pause = False
             self._order(self.run.resume)
 
     def checkpoint(self) -> None:
         """Write a checkpoint at the end of the frame."""
         if self.run is not None:
             self._order(self.run.checkpoint)
-
-    def change(self, changes: list[str]) -> None:
-        """Change values from the next frame on."""
-        if self.run is not None and not self.is_over:
-            run = self.run
-            self._order(lambda: run.set(*changes))
 
     def _order(self, order: Callable[[], Any]) -> None:
         try:
@@ -143,28 +147,34 @@ class Bake:
             self.say("error", str(error))
 
     def close(self) -> None:
-        """Let go of the server; the run goes on there."""
-        if self._thread is not None:
-            self._thread.join(timeout=5.0)
+        """Let go of the server; the run goes on there. Never waits."""
+        self._is_closed = True
         if self.client is not None:
             self.client.close()
             self.client = None
         if self._writer is not None:
             self._writer.close()
 
+    def take_inputs(self, sources: Mapping[str, SceneInput]) -> None:
+        """Note what is read of the scene, and say what could not be carried."""
+        self.feeds = any(one.is_animated for one in sources.values())
+        for one in sources.values():
+            for remark in one.remarks:
+                self.say("info", remark)
+
     # -- what has come ---------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Take in what has come since the last time. Never waits."""
-        if self._thread is not None:
-            if self._thread.is_alive():
-                return
+        if self._thread is not None and not self._thread.is_alive():
             self._thread = None
             if self._problem is not None:
                 self._fail(self._problem)
                 return
             if self._wants_cancel:
                 self.cancel()
+            elif self._wants_pause:
+                self.pause()
         if self.run is None or self.client is None:
             return
         try:
@@ -177,8 +187,16 @@ class Bake:
         finally:
             go_home()
 
+    def lose(self, problem: BaseException) -> None:
+        """Follow it no more: something went wrong here, not there."""
+        self._fail(problem)
+        self.close()
+
     def _fail(self, problem: BaseException) -> None:
-        self.state, self.message = LOST, str(problem)
+        self.state, self.message = "failed", str(problem)
+        if isinstance(problem, Cancelled):
+            self.state = "cancelled"
+            return
         self.say("error", str(problem))
         if not isinstance(problem, (LokiError, OSError)):
             self.say("error", f"this is a fault of the add-on: {type(problem).__name__}")
@@ -225,7 +243,8 @@ class Bake:
         self.say("error", content["message"])
 
     def _take_disconnected(self, content: Mapping[str, Any]) -> None:
-        self.say("warning", f"the server is gone: {content.get('reason', '')}")
+        self.say("warning", f"the server is gone: {content.get('message', '')}")
+        self.is_connected = False
         self.message = "waiting for the server"
         if not self.is_over and not self._wanted.endpoint:
             self._start_another_server()
@@ -237,7 +256,7 @@ class Bake:
         def go() -> None:
             try:
                 ensure_server(self.folder, self._command, options)
-            except LokiError as error:
+            except Exception as error:  # told by `tick`
                 self._problem = error
 
         self._thread = threading.Thread(target=go, name=f"loki {self.name}", daemon=True)
@@ -245,6 +264,7 @@ class Bake:
 
     def _take_reconnected(self, content: Mapping[str, Any]) -> None:
         self.say("info", "the server is there again")
+        self.is_connected = True
         self.message = ""
 
     def _take_end(self, content: Mapping[str, Any]) -> None:
@@ -263,7 +283,10 @@ class Bake:
 
         if self._writer is None:
             folder = self.folder / self.run_name / "cache"
-            self._writer = FrameCacheWriter(folder, Manifest(self.run_name), overwrite=True)
+            keeps = self._keeps_earlier
+            self._writer = FrameCacheWriter(
+                folder, Manifest(self.run_name), overwrite=not keeps, resume=keeps
+            )
         self._writer.write_frame(frame.number, frame.streams(), statistics=frame.statistics)
 
 
@@ -348,9 +371,13 @@ def start(tree: Any, scene: Any, *, from_frame: int | None = None) -> Bake:
         tree.loki.folder = str(cache_files.root_of(tree))  # found again when the file is saved
     wanted, command = wishes(), [] if wishes().endpoint else solver_command()
     graph = document_of(tree, scene, with_drivers=True)
-    inputs = {name: one.given(frames[0]) for name, one in inputs_of(tree, scene).items()}
-    go_home()
-    if not tree.loki.run:
+    sources = inputs_of(tree, scene)
+    try:
+        inputs = {name: one.given(frames[0]) for name, one in sources.items()}
+    finally:
+        go_home()
+    tree.loki.scene = scene
+    if from_frame is None and not _is_own(tree):
         taken = {one.loki.run for one in graphs()} | _folders(cache_files.root_of(tree))
         tree.loki.run = cache_files.run_name(tree, taken)
     options = _options(tree, frames, wanted)
@@ -358,6 +385,9 @@ def start(tree: Any, scene: Any, *, from_frame: int | None = None) -> Bake:
     if former is not None:
         former.close()
     bake = _bakes[session_number(tree)] = Bake(tree, scene, frames)
+    bake._keeps_earlier = from_frame is not None
+    bake.take_inputs(sources)
+    owner = _owner(tree)
 
     def submit(client: Client) -> Run:
         if from_frame is not None:
@@ -366,10 +396,32 @@ def start(tree: Any, scene: Any, *, from_frame: int | None = None) -> Bake:
             return run
         if any(one["run"] == run_name for one in client.status(run_name)["runs"]):
             client.remove(run_name)
-        return client.submit(graph, inputs, run=run_name, **options)
+        run = client.submit(graph, inputs, run=run_name, **options)
+        if not wanted.endpoint:
+            write_json(bake.folder / run_name / OWNER, owner)
+        return run
 
     bake.begin(submit, wanted, command)
     return bake
+
+
+OWNER = "blender.json"
+"""The file in a run's folder that says which graph of which .blend it was baked for."""
+
+
+def _owner(tree: Any) -> dict[str, str]:
+    return {"graph": tree.name, "file": Path(bpy.data.filepath).name}
+
+
+def _is_own(tree: Any) -> bool:
+    """Whether a graph may replace the bake that it names: a copied graph or file may not."""
+    folder = cache_files.run_folder(tree)
+    if folder is None or not folder.is_dir():
+        return folder is not None
+    try:
+        return bool(read_json(folder / OWNER)[0] == _owner(tree))
+    except (FormatError, OSError):
+        return False
 
 
 def attach(tree: Any, scene: Any, *, resume: bool = False) -> Bake:
@@ -387,10 +439,13 @@ def attach(tree: Any, scene: Any, *, resume: bool = False) -> Bake:
     if former is not None:
         former.close()
     wanted, command = wishes(), [] if wishes().endpoint else solver_command()
-    functions = {name: one.at for name, one in inputs_of(tree, scene).items() if one.is_animated}
+    sources = inputs_of(tree, scene)
+    functions = {name: one.at for name, one in sources.items() if one.is_animated}
     frames = cache_files.baked_frames(tree)
     bake = _bakes[session_number(tree)] = Bake(tree, scene, frame_range(tree, scene))
     bake.frame = frames[-1] if frames else None
+    bake._keeps_earlier = True
+    bake.take_inputs(sources)
     run_name = tree.loki.run
 
     def follow(client: Client) -> Run:
@@ -429,18 +484,29 @@ def remove(tree: Any) -> None:
     if bake is not None and not bake.is_over:
         raise InputError(f"{tree.name} is being baked; cancel that first")
     folder = cache_files.run_folder(tree)
-    if bake is not None and bake.client is not None:
-        try:
-            bake.client.remove(bake.run_name)
-        except Refused as error:
-            if error.code != "unknown_run":
-                raise
+    if folder is not None and _is_own(tree):
+        _remove_on_server(folder)
+        if (folder / "cache" / "manifest.json").is_file():
+            shutil.rmtree(folder)
     if bake is not None:
         bake.close()
         del _bakes[bake.number]
-    if folder is not None and (folder / "run.json").is_file():
-        shutil.rmtree(folder)
     tree.loki.run = ""
+
+
+def _remove_on_server(folder: Path) -> None:
+    """Let a server that knows a run forget it, with its files."""
+    wanted = wishes()
+    if not wanted.endpoint and discovered(folder.parent) is None:
+        return
+    client = connect_to(folder.parent, wanted, [])
+    try:
+        client.remove(folder.name)
+    except Refused as error:
+        if error.code != "unknown_run":
+            raise
+    finally:
+        client.close()
 
 
 def _folders(root: Path) -> set[str]:
@@ -461,8 +527,24 @@ def _options(tree: Any, frames: tuple[int, int], wanted: Wishes) -> dict[str, An
     return options
 
 
+_changed: dict[int, bool] = {}  # what `is_out_of_date` has found, until something is edited
+
+
+def note_edit(block: Any) -> None:
+    """Note that a graph was edited."""
+    _changed.pop(session_number(block), None)
+
+
+def is_out_of_date(tree: Any, scene: Any) -> bool:
+    """Whether a graph has changed since it was baked; quick, for panels."""
+    number = session_number(tree)
+    if number not in _changed:
+        _changed[number] = has_changed(tree, scene)
+    return _changed[number]
+
+
 def has_changed(tree: Any, scene: Any) -> bool:
-    """Whether a graph is not what its frames were made of any more."""
+    """Whether a graph is not what its frames were made of any more, drivers apart."""
     folder = cache_files.run_folder(tree)
     if folder is None or not folder.is_dir():
         return False

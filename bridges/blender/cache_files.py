@@ -16,6 +16,7 @@ from bridges.live.local_server import default_root
 from loki_core.errors import LokiError
 from serialization.frame_cache import FrameCacheReader, whole_frames
 
+DEFAULT_FOLDER = "//loki_cache"
 _readers: dict[Path, tuple[float, list[int]]] = {}
 
 
@@ -24,7 +25,7 @@ def root_of(tree: Any) -> Path:
 
     A file that was never saved has no folder of its own; its bakes go to that of the user.
     """
-    folder = tree.loki.folder
+    folder = tree.loki.folder or DEFAULT_FOLDER
     if folder.startswith("//") and not bpy.data.filepath:
         return default_root()
     return Path(bpy.path.abspath(folder, library=tree.library)).expanduser()

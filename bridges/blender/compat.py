@@ -6,6 +6,9 @@ from typing import Any
 
 import bpy
 
+#: Options of a property that holds a path which may begin with //, the folder of the file.
+BLEND_RELATIVE = {"PATH_SUPPORTS_BLEND_RELATIVE"} if bpy.app.version >= (4, 5, 0) else set()
+
 
 def curve_collections(animated: bpy.types.ID) -> list[Any]:
     """Return the collections that hold the F-curves of a datablock."""

@@ -20,6 +20,7 @@ import numpy as np
 from loki_core.behavior import Declaration
 from loki_core.errors import SetupError
 from loki_core.parameter import Parameter
+from loki_core.solver_settings import SolverSettings
 
 from .axes import turn_to_host, turn_to_loki
 
@@ -97,7 +98,7 @@ def _make_class(declaration: type[Declaration]) -> type[Any]:
                 default=parameter.default is not None,
                 update=_tell,
             )
-        annotations[own] = _property(parameter)
+        annotations[own] = _property(parameter, is_fixed=declaration is SolverSettings)
     name = f"LOKI_PG_{declaration.__name__}"
     content = {
         "__annotations__": annotations,
@@ -107,13 +108,16 @@ def _make_class(declaration: type[Declaration]) -> type[Any]:
     return type(name, (bpy.types.PropertyGroup,), content)
 
 
-def _property(parameter: Parameter) -> Any:
+def _property(parameter: Parameter, *, is_fixed: bool = False) -> Any:
+    """Return the property of a parameter; texts, and what is fixed in a run, take no keyframes."""
     value_type = parameter.type
     common: dict[str, Any] = {
         "name": label_of(parameter),
         "description": tooltip_of(parameter),
         "update": _tell,
     }
+    if is_fixed or value_type.base is str:
+        common["options"] = set()
     default = _stored(parameter, parameter.default)
     if is_text(parameter):
         return bpy.props.StringProperty(**common, default=default)

@@ -30,6 +30,7 @@ def _clock() -> float:
 def on_load_before(*_: Any) -> None:
     """Let go of the bakes of the file that is closed; they go on by themselves."""
     bakes.forget_all()
+    playback.forget_messages()
 
 
 @bpy.app.handlers.persistent
@@ -52,14 +53,23 @@ def on_save(*_: Any) -> None:
     for tree in graphs():
         if tree.library is not None:
             continue
-        remove_unused_parts(tree)
         try:
+            remove_unused_parts(tree)
             text = bakes.document_of(tree, _scene_of(tree)).to_json()
         except LokiError:
             continue  # not valid now; the last valid text stays
         name = f"{tree.name}.loki.json"
         block = bpy.data.texts.get(name) or bpy.data.texts.new(name)
         block.from_string(text)
+
+
+@bpy.app.handlers.persistent
+def on_saved(*_: Any) -> None:
+    """Say what a file that was saved in another place does not find there."""
+    for tree in graphs():
+        missing = cache_files.what_is_missing(tree)
+        if missing:
+            playback.report(tree, missing)
 
 
 def _scene_of(tree: Any) -> Any:
@@ -76,6 +86,7 @@ def _handlers() -> tuple[tuple[list[Any], Any], ...]:
         (known.load_pre, on_load_before),
         (known.load_post, on_load),
         (known.save_pre, on_save),
+        (known.save_post, on_saved),
     )
 
 

@@ -14,6 +14,8 @@ import bpy
 import numpy as np
 import numpy.typing as npt
 
+from loki_core.errors import InputError
+
 from .attributes import read_attribute
 
 Matrices = npt.NDArray[np.float64]
@@ -55,7 +57,10 @@ class Part:
 
 def parts_of(evaluated: bpy.types.Object) -> list[Part]:
     """Return the parts of an evaluated object that have any points."""
-    geometry = evaluated.evaluated_geometry()
+    try:
+        geometry = evaluated.evaluated_geometry()
+    except TypeError as error:  # how Blender says that something keeps it from being evaluated
+        raise InputError(f'object "{evaluated.name}": {error}; is it switched off?') from error
     world = np.array(evaluated.matrix_world, np.float64)[np.newaxis]
     return list(_parts(geometry, world, bool(evaluated.vertex_groups), evaluated.data))
 

@@ -15,6 +15,7 @@ import bpy
 from loki_core.behavior import Declaration
 from loki_core.errors import GraphError
 from loki_core.keyframes import Keyframes
+from loki_core.parameter import show
 from loki_core.solver_settings import SolverSettings
 from loki_graph import Graph
 from loki_graph.nodes.solver_setup import SolverSetupNode
@@ -30,6 +31,7 @@ from .animation import (
 )
 from .declared_properties import set_values
 from .graph_tree import NODE, TREE
+from .scene_time import go_home, time_of
 
 COLUMN, LINE = 260.0, 200.0  # between nodes of a new tree
 CLOCK = ("frames_per_second", "start_frame")
@@ -76,20 +78,40 @@ def graph_of(
             )
             made = made.with_setup(setup.with_settings(settings))
         nodes[names[node.name]] = made
+    there = {name: ours for name, ours in names.items() if ours in nodes}
     connections = [
         (f"{names[a.name]}.{a_socket.name}", f"{names[b.name]}.{b_socket.name}")
         for a, a_socket, b, b_socket in links_of(tree)
         if names.get(a.name) in nodes and names.get(b.name) in nodes
     ]
-    return Graph(
-        loki_name(tree.name), nodes=nodes, connections=connections, exposed=_exposed(tree, names)
+    graph = Graph(
+        loki_name(tree.name), nodes=nodes, connections=connections, exposed=_exposed(tree, there)
     )
+    _check_limits(graph)
+    return graph
+
+
+def _check_limits(graph: Graph) -> None:
+    """Hold exposed values to the range that the graph's author gave them."""
+    for one in graph.exposed():
+        values = one.value if isinstance(one.value, tuple) else (one.value,)
+        for value in values:
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                continue
+            low = one.minimum is not None and value < one.minimum
+            if low or (one.maximum is not None and value > one.maximum):
+                raise GraphError(
+                    f"{one.label} = {show(value)}; it goes from {show(one.minimum)} to "
+                    f"{show(one.maximum)} {one.unit}".rstrip()
+                )
 
 
 def _exposed(tree: Any, names: Mapping[str, str]) -> list[Any]:
     found = []
     for one in exposed.declarations(tree):
-        name = max((n for n in names if one.target.startswith(n)), key=len)
+        name = max((n for n in names if one.target.startswith(n)), key=len, default=None)
+        if name is None:
+            continue  # its node is muted
         found.append(replace(one, target=names[name] + one.target[len(name) :]))
     return found
 
@@ -154,13 +176,14 @@ def sample_drivers(tree: Any, scene: Any, frames: tuple[int, int]) -> dict[str, 
     if not wanted:
         return {}
     samples: dict[str, dict[int, Any]] = {path: {} for path in wanted}
-    before = scene.frame_current
-    for frame in range(frames[0], frames[1] + 1):
-        scene.frame_set(frame)
-        for path in wanted:
-            value = tree.path_resolve(path)
-            samples[path][frame] = tuple(value) if hasattr(value, "__len__") else value
-    scene.frame_set(before)
+    try:
+        for frame in range(frames[0], frames[1] + 1):
+            with time_of(scene, frame, anew=True):
+                for path in wanted:
+                    value = tree.path_resolve(path)
+                    samples[path][frame] = tuple(value) if hasattr(value, "__len__") else value
+    finally:
+        go_home()
     return samples
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import bpy
 
-from loki_core.errors import LokiError
+from loki_core.errors import GraphError, LokiError
 from loki_core.solver_settings import SolverSettings
 from loki_graph.node import Node
 from loki_graph.sockets import Socket, may_connect
@@ -21,7 +21,8 @@ from loki_graph.sockets import Socket, may_connect
 from . import setup_rows
 from .animation import path_of
 from .declared_properties import changed_values
-from .node_parts import VALUES, add_part, copy_part
+from .host_to_loki import READABLE_TYPES
+from .node_parts import VALUES, add_part, give_parts
 from .parameter_layout import draw_values
 
 TREE = "LokiGraphTree"
@@ -73,6 +74,7 @@ class LokiGraph(bpy.types.NodeTree):
         """Refuse links between sockets that never fit; called by Blender after every change."""
         if not _is_complete:
             return
+        give_parts(self)
         for link in self.links:
             given = getattr(link.from_socket, "stream_type", "any")
             wanted = getattr(link.to_socket, "stream_type", "any")
@@ -119,14 +121,13 @@ class LokiNode(bpy.types.Node):
         add_part(self)
         self.sync_sockets()
 
-    def copy(self, node: Any) -> None:
-        """Give a copied node a part of its own."""
-        copy_part(node, self)
-
     @property
     def part(self) -> Any:
         """What the tree keeps for this node."""
-        return next(one for one in self.id_data.loki.parts if one.number == self.number)
+        found = next((one for one in self.id_data.loki.parts if one.number == self.number), None)
+        if found is None:
+            raise GraphError(f"{self.id_data.name}/{self.name} has lost its values; add it anew")
+        return found
 
     @property
     def values(self) -> Any:
@@ -230,7 +231,8 @@ class HostInputNode(LokiNode):
         part = self.part
         found = [] if part.source is None else [part.source]
         if part.collection is not None:
-            found += sorted(part.collection.all_objects, key=lambda one: one.name)
+            inside = [one for one in part.collection.all_objects if one.type in READABLE_TYPES]
+            found += sorted(inside, key=lambda one: one.name)
         return found
 
 

@@ -181,7 +181,8 @@ def _stream(
     if source.type not in READABLE_TYPES:
         raise InputError(f"{label} is a {source.type}, which has no geometry to simulate")
     evaluated = source.evaluated_get(depsgraph)
-    if not evaluated.is_evaluated:
+    is_there = source.name in depsgraph.view_layer.objects and not source.hide_viewport
+    if not is_there or not evaluated.is_evaluated:
         raise InputError(
             f"{label} is not part of the view layer, or disabled in viewports (the screen icon): "
             "enable it; hiding it with the eye icon is fine"

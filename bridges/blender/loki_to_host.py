@@ -106,7 +106,7 @@ def show_volume(
     path = volume_path(folder, name, frames[0])
     again = None if frame is None else name_for_blender(volume_path(folder, name, frame))
     settings = {
-        "filepath": str(again or path),
+        "filepath": _relative(again or path),
         "is_sequence": again is None,
         "frame_start": frames[0],
         "frame_duration": frames[-1] - frames[0] + 1,
@@ -128,3 +128,8 @@ def _boundary(body: Body, remarks: Remarks) -> Surface:
             names = ", ".join(body.channels[location])
             remarks.append(f"not carried: {names}; a body is shown by its boundary faces")
     return body.boundary_surface()
+
+
+def _relative(path: Path) -> str:
+    """Return a path as a file keeps it: relative to it, so that both can be moved together."""
+    return str(bpy.path.relpath(str(path)) if bpy.data.filepath else path)

@@ -15,9 +15,10 @@ from loki_graph.node import node_registry
 
 from .animation import move_animation, remove_animation
 from .declared_properties import values_class
+from .result_objects import is_result
 from .setup_rows import VALUES, new_number
 
-__all__ = ["VALUES", "add_part", "copy_part", "make_part_class", "remove_unused_parts"]
+__all__ = ["VALUES", "add_part", "give_parts", "make_part_class", "remove_unused_parts"]
 
 SAMPLING = (
     ("AUTO", "Automatic", "Read every frame if the object can move or change, else once"),
@@ -59,6 +60,7 @@ def make_part_class(row: type[Any]) -> type[Any]:
             type=bpy.types.Object,
             name="Object",
             description="Shows the result; made by the first bake if there is none",
+            poll=lambda part, one: is_result(one),
         ),
     }
     for name, node in node_registry().items():
@@ -74,22 +76,39 @@ def add_part(node: Any) -> Any:
     return part
 
 
-def copy_part(source: Any, node: Any) -> None:
-    """Give a node that was copied from another one a part with the same content."""
-    theirs = next((one for one in source.id_data.loki.parts if one.number == source.number), None)
-    number = node.number
-    part = add_part(node)
-    if theirs is not None and number == source.number:
-        _copy(theirs, part)
-        part.number = node.number
-        for row in part.rows:
-            row.number = new_number()
+def give_parts(tree: Any) -> None:
+    """Give nodes that were copied or pasted parts of their own, with the same content.
+
+    A copy has the number of its original, which may be in another graph.
+    """
+    own = {part.number for part in tree.loki.parts}
+    seen: set[int] = set()
+    for node in tree.nodes:
+        number = getattr(node, "number", 0)
+        if not hasattr(node, "declaration") or (number in own and number not in seen):
+            seen.add(number)
+            continue
+        theirs = _find_part(number)
+        part = add_part(node)
+        if theirs is not None:
+            _copy(theirs, part)
+            for row in part.rows:
+                row.number = new_number()
+        seen.add(node.number)
+
+
+def _find_part(number: int) -> Any:
+    for tree in bpy.data.node_groups:
+        for part in tree.loki.parts if hasattr(tree, "loki") else ():
+            if part.number == number:
+                return part
+    return None
 
 
 def _copy(source: Any, target: Any) -> None:
-    """Copy every property that is set, groups and collections of groups included."""
+    """Copy every property that is set but the number, groups and collections included."""
     for name, declared in source.bl_rna.properties.items():
-        if name in ("rna_type", "name"):
+        if name in ("rna_type", "name", "number"):
             continue
         value = getattr(source, name)
         if declared.type == "COLLECTION":

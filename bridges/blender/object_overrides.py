@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import bpy
+import numpy as np
 
 from loki_core.errors import InputError
 from loki_core.parameter import Parameter
@@ -185,7 +186,7 @@ class LOKI_OT_override_remove(_OnObject):
 
 
 class LOKI_OT_paint_override(_OnObject):
-    """Add an attribute that can be painted, filled with the present value"""
+    """Add a vertex group to paint a factor on, or an attribute with the present value"""
 
     bl_idname = "loki.paint_override"
     bl_label = "Paint Override"
@@ -200,9 +201,7 @@ class LOKI_OT_paint_override(_OnObject):
 
     @told
     def execute(self, context: Any) -> set[str]:
-        """Make the attribute and make it the active one."""
-        import numpy as np
-
+        """Make the vertex group or attribute, and make it the active one."""
         source = context.object
         if source.type not in PAINTABLE:
             raise InputError(f"{source.name} is a {source.type.lower()}, which has no attributes")
@@ -210,17 +209,35 @@ class LOKI_OT_paint_override(_OnObject):
         if one.parameter.type.components != 1 and not self.is_scale:
             raise InputError(f"{one.label} is a vector; paint a factor, or add an override")
         name = f"{one.channel}_scale" if self.is_scale else one.channel
-        attributes = source.data.attributes
-        made = attributes.get(name) or attributes.new(name, "FLOAT", "POINT")
-        start = 1.0 if self.is_scale else float(_start_value(one))
-        made.data.foreach_set("value", np.full(len(made.data), start, np.float32))
-        attributes.active = made
+        if source.type == "MESH" and self.is_scale:
+            _add_vertex_group(source, name)
+        else:
+            _add_attribute(source, name, 1.0 if self.is_scale else float(_start_value(one)))
         return {"FINISHED"}
 
     def invoke(self, context: Any, event: Any) -> set[str]:
         """Search by typing."""
         context.window_manager.invoke_search_popup(self)
         return {"RUNNING_MODAL"}
+
+
+def _add_vertex_group(source: Any, name: str) -> None:
+    """Make a vertex group full of 1 for weight paint; what is there stays as it is."""
+    group = source.vertex_groups.get(name)
+    if group is None:
+        group = source.vertex_groups.new(name=name)
+        group.add(range(len(source.data.vertices)), 1.0, "REPLACE")
+    source.vertex_groups.active = group
+
+
+def _add_attribute(source: Any, name: str, start: float) -> None:
+    """Make an attribute full of a value; what is there stays as it is."""
+    attributes = source.data.attributes
+    made = attributes.get(name)
+    if made is None:
+        made = attributes.new(name, "FLOAT", "POINT")
+        made.data.foreach_set("value", np.full(len(made.data), start, np.float32))
+    attributes.active = made
 
 
 class LOKI_OT_use_object(_OnObject):

@@ -12,8 +12,8 @@ from loki_core.sparse_parameters import channel_names
 from . import bakes, cache_files, exposed, playback
 from .bake_operators import status_line
 from .compat import draw_progress
-from .graph_exchange import is_loki
-from .graph_tree import title_of
+from .graph_exchange import CLOCK, is_loki
+from .graph_tree import TREE, title_of
 from .object_overrides import overridden_by
 from .operator_tools import active_graph, solver_node
 from .parameter_layout import draw_value, draw_values
@@ -163,7 +163,7 @@ class LOKI_PT_bake(_Sidebar, bpy.types.Panel):
             _draw_log(layout, bake)
         message = playback.message_of(tree)
         if message:
-            _draw_text(layout, message, "ERROR")
+            _draw_text(layout, message, "INFO")
 
 
 def _draw_start(layout: Any, tree: Any, context: Any, bake: Any) -> None:
@@ -181,9 +181,12 @@ def _draw_start(layout: Any, tree: Any, context: Any, bake: Any) -> None:
         there = f"{len(frames)} of {last - first + 1} frames: {frames[0]} to {frames[-1]}"
         row = layout.row(align=True)
         row.label(text=there, icon="CHECKMARK")
+        if bakes.is_out_of_date(tree, context.scene):
+            layout.label(text="Values have changed since", icon="FILE_REFRESH")
         row.operator("loki.export", text="", icon="EXPORT")
         row.operator("loki.free", text="", icon="TRASH")
-    if bake is not None and bake.state in ("failed", "stopped", bakes.LOST):
+    told = {line.text for line in bake.log} if bake is not None else set()
+    if bake is not None and bake.state in ("failed", "stopped") and bake.message not in told:
         _draw_text(layout, f"{bake.state.capitalize()}: {bake.message}", "CANCEL")
 
 
@@ -313,7 +316,13 @@ class LOKI_PT_settings(_Sidebar, bpy.types.Panel):
     def draw(self, context: Any) -> None:
         """Draw them; the scene gives frames per second and the first frame."""
         node = solver_node(active_graph(context))
-        draw_values(self.layout, node.part.settings, SolverSettings, expose=(node.number, 0))
+        draw_values(
+            self.layout,
+            node.part.settings,
+            SolverSettings,
+            left_out=CLOCK,
+            expose=(node.number, 0),
+        )
 
 
 class LOKI_PT_node_exposed(bpy.types.Panel):
@@ -328,7 +337,7 @@ class LOKI_PT_node_exposed(bpy.types.Panel):
     @classmethod
     def poll(cls, context: Any) -> bool:
         """Show it in editors of Loki Graphs."""
-        return active_graph(context) is not None and context.space_data.tree_type == "LokiGraphTree"
+        return active_graph(context) is not None and context.space_data.tree_type == TREE
 
     def draw(self, context: Any) -> None:
         """Draw names and labels, to be edited."""
@@ -353,7 +362,7 @@ class LOKI_PT_node_setup(_SetupPanel, bpy.types.Panel):
     @classmethod
     def poll(cls, context: Any) -> bool:
         """Show it in editors of Loki Graphs."""
-        if context.space_data.tree_type != "LokiGraphTree":
+        if context.space_data.tree_type != TREE:
             return False
         return solver_node(active_graph(context)) is not None
 

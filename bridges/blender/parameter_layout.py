@@ -6,7 +6,7 @@ goes back by a click, a brush means that objects bring values of their own (pain
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from loki_core.behavior import Declaration
@@ -27,7 +27,8 @@ def draw_values(
     only_set: bool = False,
     painted: Painted | None = None,
     limit: int | None = None,
-    expose: tuple[str, int] | None = None,
+    left_out: Sequence[str] = (),
+    expose: tuple[int, int] | None = None,
 ) -> None:
     """Draw the values of a declaration.
 
@@ -36,11 +37,14 @@ def draw_values(
         only_set: Only parameters that are not the default.
         painted: Who overrides which parameter.
         limit: At most so many; the sidebar has the rest.
+        left_out: Parameters that are not shown.
         expose: Node and row number; then each value can be exposed by a click.
     """
     shown = 0
     column = layout.column(align=True)
     for name, parameter in declaration.parameters().items():
+        if name in left_out:
+            continue
         if not matches(parameter, search) or (only_set and not is_set(group, parameter)):
             continue
         if limit is not None and shown == limit:

@@ -11,6 +11,7 @@ import time
 from bisect import bisect_right
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 import bpy
@@ -19,14 +20,18 @@ from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError
 
 from . import bakes, cache_files
+from .compat import session_number
 from .graph_exchange import is_loki, loki_name
 from .graph_tree import graphs
 from .loki_to_host import show, show_volume
-from .scene_inputs import axes_of, is_away
+from .scene_inputs import axes_of
+from .scene_time import is_away
 from .volume_files import volume_path, write_volume
 
 COLLECTION = "Loki"
+LONGEST_WAIT = 60.0  # s for a server that is gone
 _is_rendering = False
+_is_showing = False
 _writer: ThreadPoolExecutor | None = None
 _written: dict[Path, Future[None]] = {}
 
@@ -124,17 +129,42 @@ def prepare_volumes(tree: Any, frame: int) -> None:
 def tick_all() -> bool:
     """Take in what all bakes have to say; show new frames. Return whether any still runs."""
     active = False
+    while not _told.empty():
+        name, text = _told.get()
+        for tree in graphs():
+            if tree.name == name:
+                report(tree, text)
     for tree, bake in bakes.all_bakes():
-        bake.tick()
+        if _is_rendering and bake.feeds and not bpy.app.background:
+            continue  # inputs cannot be read while another thread renders the scene
+        try:
+            _tick(tree, bake)
+        except Exception as error:  # the clock must go on, whatever one bake does
+            bake.lose(error)
         active = active or not bake.is_over
-        scene = bpy.data.scenes.get(bake.scene)
-        if bake.has_new_frame and scene is not None and bake.frame is not None:
-            bake.has_new_frame = False
-            try:
-                _show_new(tree, scene, bake)
-            except (LokiError, OSError) as error:
-                bake.say("error", f"frame {bake.frame} cannot be shown: {error}")
     return active
+
+
+def _tick(tree: Any, bake: bakes.Bake) -> None:
+    bake.tick()
+    if tree.loki.run != bake.run_name:
+        tree.loki.run = bake.run_name  # undo took it back; the frames are there all the same
+    scene = bpy.data.scenes.get(bake.scene)
+    if not bake.has_new_frame or scene is None or bake.frame is None:
+        return
+    bake.has_new_frame = False
+    try:
+        _show_new(tree, scene, bake)
+    except (LokiError, OSError) as error:
+        bake.say("error", f"frame {bake.frame} cannot be shown: {error}")
+
+
+_told: SimpleQueue[tuple[str, str]] = SimpleQueue()
+
+
+def tell_later(name: str, text: str) -> None:
+    """Report something of a graph from another thread."""
+    _told.put((name, text))
 
 
 def _show_new(tree: Any, scene: Any, bake: bakes.Bake) -> None:
@@ -156,43 +186,63 @@ def _is_playing() -> bool:
 @bpy.app.handlers.persistent
 def on_frame_change(scene: Any, depsgraph: Any = None) -> None:
     """Show the frame that a scene goes to."""
-    if is_away(scene):
+    global _is_showing
+    if is_away(scene) or _is_showing:
         return  # inputs are read at another time; what was shown stays
-    for tree in graphs():
-        if not tree.loki.show_results or not tree.loki.run:
-            continue
-        bake = bakes.bake_of(tree)
-        try:
-            if _is_rendering and bake is not None:
-                _wait_for(tree, bake, scene.frame_current)
-            show_frame(tree, scene, scene.frame_current)
-        except (LokiError, OSError) as error:
-            report(tree, str(error))
+    _is_showing = True
+    try:
+        for tree in graphs():
+            shown_in = tree.loki.scene
+            if tree.loki.show_results and tree.loki.run and shown_in in (None, scene):
+                _show_in(tree, scene)
+    finally:
+        _is_showing = False
+
+
+def _show_in(tree: Any, scene: Any) -> None:
+    bake = bakes.bake_of(tree)
+    try:
+        if _is_rendering and bake is not None:
+            _wait_for(tree, bake, scene.frame_current)
+        if show_frame(tree, scene, scene.frame_current):
+            _messages.pop(session_number(tree), None)
+    except (LokiError, OSError) as error:
+        report(tree, str(error))
 
 
 def _wait_for(tree: Any, bake: bakes.Bake, frame: int) -> None:
     """Wait for a frame of a bake that runs; in a window its clock goes on beside the render."""
     if not bake.first <= frame <= bake.last:
         return
+    lost_since = None
     while frame not in cache_files.baked_frames(tree) and not bake.is_over:
         if bpy.app.background:
             bake.tick()
+        elif bake.feeds:
+            report(tree, f"frame {frame} is not baked; its inputs move, so bake before rendering")
+            return
+        lost_since = None if bake.is_connected else lost_since or time.monotonic()
+        lost_long = lost_since is not None and time.monotonic() - lost_since > LONGEST_WAIT
+        if bake.state == "paused" or lost_long:
+            report(tree, f"frame {frame} is not there, and its bake does not go on")
+            return
         time.sleep(0.05)
 
 
-_messages: dict[str, str] = {}
+_messages: dict[int, str] = {}
 
 
 def report(tree: Any, text: str) -> None:
     """Keep what a user should know of a graph, for its panel; once on the console too."""
-    if _messages.get(tree.name) != text:
-        _messages[tree.name] = text
+    number = session_number(tree)
+    if _messages.get(number) != text:
+        _messages[number] = text
         print(f"Loki: {text}")
 
 
 def message_of(tree: Any) -> str:
     """Return what a user should know of a graph."""
-    return _messages.get(tree.name, "")
+    return _messages.get(session_number(tree), "")
 
 
 @bpy.app.handlers.persistent
@@ -207,6 +257,11 @@ def on_render_end(scene: Any, depsgraph: Any = None) -> None:
     """Wait for frames no more."""
     global _is_rendering
     _is_rendering = False
+
+
+def forget_messages() -> None:
+    """Forget what was said of the graphs of another file."""
+    _messages.clear()
 
 
 def close() -> None:

@@ -12,6 +12,14 @@ from loki_core.errors import InputError
 
 from .axes import Matrix
 
+RESULT = "loki_result"
+"""The custom property of objects that Loki has made, and may therefore write to."""
+
+
+def is_result(one: Any) -> bool:
+    """Whether an object was made to show results."""
+    return RESULT in one
+
 
 def result_object(name: str, kind: str, target: Any, collection: Any) -> Any:
     """Return an object of type `kind`: the target, what replaces it, or a new one.
@@ -19,16 +27,24 @@ def result_object(name: str, kind: str, target: Any, collection: Any) -> Any:
     Raises:
         InputError: The target cannot be written to now.
     """
+    if target is not None and not is_result(target):
+        raise InputError(
+            f'object "{target.name}" shows no result of Loki and would be overwritten: clear the '
+            "Output's object, and a new one is made"
+        )
     if target is not None and target.type == kind:
         if target.mode == "EDIT":
             raise InputError(f'object "{target.name}" is being edited: leave edit mode first')
         if not target.data.is_editable:
             raise InputError(f'object "{target.name}" is linked from a library: make it local')
+        if not target.users_collection:  # deleted in the scene, and kept by the Output
+            (collection or bpy.context.collection).objects.link(target)
         return target
     blocks = {
         "MESH": bpy.data.meshes, "CURVES": bpy.data.hair_curves, "VOLUME": bpy.data.volumes
     }[kind]  # fmt: skip
     made = bpy.data.objects.new(name, blocks.new(name))
+    made[RESULT] = True
     if target is None:
         (collection or bpy.context.collection).objects.link(made)
         return made

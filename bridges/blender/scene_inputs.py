@@ -1,13 +1,12 @@
 """Scene inputs: what the solver gets of a scene, read when it is asked for.
 
 An input that can move is a function of the frame: the live client calls it in Blender's own
-thread, a little ahead of the solver. Objects are found by name each time, since undo, and the
-user, may have replaced them in between.
+thread, a little ahead of the solver. Objects are looked up each time, since undo may have
+replaced them in between.
 """
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import Any
 
 import bpy
@@ -16,13 +15,16 @@ import numpy as np
 from loki_core.errors import InputError
 
 from .axes import Axes
+from .compat import session_number
 from .graph_exchange import is_loki, loki_name
 from .host_to_loki import streams_of
+from .scene_time import time_of
 
-MOVING_MODIFIERS = frozenset(
-    ("ARMATURE", "CLOTH", "SOFT_BODY", "NODES", "MESH_SEQUENCE_CACHE", "MESH_CACHE", "FLUID",
-     "HOOK", "SURFACE_DEFORM", "MESH_DEFORM", "CORRECTIVE_SMOOTH", "WAVE", "BUILD", "OCEAN",
-     "DYNAMIC_PAINT", "EXPLODE", "PARTICLE_INSTANCE", "SHRINKWRAP", "LATTICE", "CURVE", "CAST")
+#: Modifiers that depend on nothing but their object; any other may look at something that moves.
+STILL_MODIFIERS = frozenset(
+    ("BEVEL", "DECIMATE", "EDGE_SPLIT", "LAPLACIANSMOOTH", "MASK", "MULTIRES", "NORMAL_EDIT",
+     "REMESH", "SKIN", "SMOOTH", "SOLIDIFY", "SUBSURF", "TRIANGULATE", "UV_WARP",
+     "WEIGHTED_NORMAL", "WELD", "WIREFRAME")
 )  # fmt: skip
 
 
@@ -42,15 +44,15 @@ def may_move(source: Any, seen: set[int] | None = None) -> bool:
         data = getattr(block, "animation_data", None)
         if data is not None and (data.action or data.drivers or data.nla_tracks):
             return True
-    if source.constraints or source.rigid_body or source.type in ("VOLUME", "ARMATURE"):
+    if source.constraints or source.rigid_body or source.type in ("VOLUME", "ARMATURE", "META"):
         return True
-    if any(modifier.type in MOVING_MODIFIERS for modifier in source.modifiers):
+    if any(modifier.type not in STILL_MODIFIERS for modifier in source.modifiers):
         return True
     return source.parent is not None and may_move(source.parent, seen)
 
 
 class SceneInput:
-    """One Host Input of a graph, by names alone.
+    """One Host Input of a graph, without references to Blender's data.
 
     Args:
         node: Its node in the tree.
@@ -62,7 +64,7 @@ class SceneInput:
             raise InputError(f'{node.name}: choose the object that it reads, in its "Object" field')
         self.place = f"{node.id_data.name}/{node.name}"
         self.wanted = node.loki_node({}).type
-        self.names = [one.name for one in sources]
+        self.numbers = [session_number(one) for one in sources]
         self.scene = scene.name
         sampling = node.part.sampling
         if sampling == "AUTO":
@@ -86,7 +88,7 @@ class SceneInput:
             fraction = (step + 1) / (self.samples + 1)
             with time_of(scene, frame - 1, fraction):
                 motion.append(self._read().positions)
-        with time_of(scene, frame):
+        with time_of(scene, frame, anew=True):  # without what was moved and not keyed
             stream = self._read()
         for number, positions in enumerate(motion, 1):
             if len(positions) != stream.point_count:
@@ -104,16 +106,14 @@ class SceneInput:
         return scene
 
     def _read(self) -> Any:
-        sources = []
-        for name in self.names:
-            source = bpy.data.objects.get(name)
-            if source is None:
-                raise InputError(f"{self.place}: the object {name} was removed or renamed")
-            sources.append(source)
+        known = {session_number(one): one for one in bpy.data.objects}
+        sources = [known[number] for number in self.numbers if number in known]
+        if len(sources) < len(self.numbers):
+            raise InputError(f"{self.place}: an object that it reads was removed")
         scene = self._scene()
-        layer = scene.view_layers[0]
-        graph = layer.depsgraph
-        graph.update()
+        layer = bpy.context.view_layer if bpy.context.scene is scene else scene.view_layers[0]
+        layer.update()
+        graph = layer.depsgraph or bpy.context.evaluated_depsgraph_get()
         self.remarks = []
         return streams_of(
             sources,
@@ -132,33 +132,6 @@ def overrides_of(source: Any) -> dict[str, Any]:
         if one.channel:
             found[one.channel] = np.asarray(one.given(), np.float64)
     return found
-
-
-_home: dict[str, float] = {}  # where the user was, by scene, while inputs are read
-
-
-@contextmanager
-def time_of(scene: Any, frame: int, subframe: float = 0.0) -> Any:
-    """Let a scene be at another time for a while; `go_home` brings the user back."""
-    if (scene.frame_current, scene.frame_subframe) != (frame, subframe):
-        _home.setdefault(scene.name, scene.frame_current_final)
-        scene.frame_set(frame, subframe=subframe)
-    yield
-
-
-def is_away(scene: Any) -> bool:
-    """Whether a scene stands at another time than its user chose, because inputs are read."""
-    return scene.name in _home
-
-
-def go_home() -> None:
-    """Bring all scenes back to the time their users had chosen."""
-    for name, time in list(_home.items()):
-        del _home[name]
-        scene = bpy.data.scenes.get(name)
-        if scene is not None:
-            frame = int(time // 1.0)
-            scene.frame_set(frame, subframe=time - frame)
 
 
 def inputs_of(tree: Any, scene: Any) -> dict[str, SceneInput]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import bpy
 
+from .cache_files import DEFAULT_FOLDER
+from .compat import BLEND_RELATIVE
 from .graph_tree import is_graph
-
-DEFAULT_FOLDER = "//loki_cache"
 
 
 def make_graph_settings(part: type[Any], exposed: type[Any]) -> type[Any]:
@@ -20,16 +20,18 @@ def make_graph_settings(part: type[Any], exposed: type[Any]) -> type[Any]:
     annotations = {
         "parts": properties.CollectionProperty(type=part),
         "exposed": properties.CollectionProperty(type=exposed),
-        "active_exposed": properties.IntProperty(),
-        "template": properties.StringProperty(description="Template that the graph was made of"),
         "folder": properties.StringProperty(
             name="Cache",
             description="Folder of the bakes; // is the folder of the .blend file",
             subtype="DIR_PATH",
+            options=BLEND_RELATIVE,
             default=DEFAULT_FOLDER,
         ),
         "run": properties.StringProperty(
             name="Bake", description="Folder of this graph's bake, inside the cache folder"
+        ),
+        "scene": properties.PointerProperty(
+            type=bpy.types.Scene, description="Scene that the bake was made for, and shows it"
         ),
         "use_scene_range": properties.BoolProperty(
             name="Scene Range", description="Bake the frame range of the scene", default=True

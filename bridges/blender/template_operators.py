@@ -16,6 +16,7 @@ from . import bakes
 from .graph_exchange import is_loki, loki_name, new_tree
 from .loki_to_host import show
 from .operator_tools import told
+from .result_objects import RESULT
 from .scene_inputs import axes_of
 
 TAKEN_AS_INPUT = ("MESH", "CURVES", "POINTCLOUD", "CURVE", "SURFACE", "META", "FONT")
@@ -50,7 +51,6 @@ class LOKI_OT_add_template(bpy.types.Operator):
         is_used = source is not None and source.select_get() and source.type in TAKEN_AS_INPUT
         tree = add_graph(context.scene, template.graph())
         tree.name = template.label
-        tree.loki.template = template.name
         suggested = {} if is_used else template.suggested_inputs()
         for node in tree.nodes:
             if not is_loki(node) or node.declaration.__name__ != "HostInput":
@@ -67,6 +67,7 @@ class LOKI_OT_add_template(bpy.types.Operator):
 def _new_object(context: Any, stream: Any, label: str) -> Any:
     """Make an ordinary object of a stream, as if the user had modelled it."""
     made = show(stream, label, axes_of(context.scene), target=None, collection=context.collection)
+    del made[RESULT]  # it is the user's own from here on
     for one in context.selected_objects:
         one.select_set(False)
     made.select_set(True)

@@ -66,6 +66,22 @@ def owner_only_folder(folder: Path) -> Path:
     return folder
 
 
+def folder_of_runs(folder: Path) -> Path:
+    """Return the folder of a server's runs, made if need be; others may look, and not write.
+
+    Raises:
+        InputError: It belongs to somebody else, or others can write to it: who can change a run
+            decides what the solver does in its owner's name.
+    """
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = folder.stat()
+    if os.name == "posix" and found.st_uid != os.getuid():
+        raise InputError(f"{folder} belongs to another user; choose another place")
+    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o022:
+        raise InputError(f"others can write to {folder}; run: chmod go-w {folder}")
+    return folder
+
+
 def read_secret(path: Path) -> str:
     """Return the text of a file that only its owner can read.
 

@@ -42,7 +42,7 @@ from bridges.live.run_folder import (
 )
 from bridges.live.run_inputs import Taken
 from bridges.live.scene_document import change_scene, checked_changes, parse_scene
-from bridges.live.security import owner_only_folder, socket_folder
+from bridges.live.security import folder_of_runs, owner_only_folder, socket_folder
 from bridges.live.segments import remove_stale, shared_memory_folder
 from bridges.live.sessions import OWNER, Session
 from bridges.live.sockets import POLLIN, Poller, listen, new_context, receive, routing_id, send
@@ -121,7 +121,7 @@ class Server:
         Raises:
             InputError: Another server has the root, or an endpoint needs keys that are not there.
         """
-        owner_only_folder(self.root)
+        folder_of_runs(self.root)
         keep_freed_memory()
         with self._root_lock():
             handler = self._log_to_file()

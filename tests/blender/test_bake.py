@@ -15,7 +15,8 @@ import pytest
 
 from bridges.blender import bakes, cache_files, exposed, playback
 from bridges.blender.declared_properties import set_value
-from bridges.blender.scene_inputs import go_home, inputs_of
+from bridges.blender.scene_inputs import inputs_of
+from bridges.blender.scene_time import go_home
 from serialization.atomic_file import write_packed
 from serialization.frame_cache import FrameCacheReader
 from tests.blender.conftest import solver_program
@@ -136,6 +137,7 @@ def test_cancel_in_the_middle_and_resume(hair: Any, scene: Any) -> None:
     frames = cache_files.baked_frames(hair)
     assert frames == list(range(1, len(frames) + 1)) and len(frames) < 400
     bpy.ops.loki.resume()
+    bake = bakes.bake_of(hair)
     pump(lambda: (bake.frame or 0) >= frames[-1] + 2)
     bpy.ops.loki.pause()
     pump(lambda: bake.state == "paused")
@@ -230,7 +232,7 @@ def test_what_is_removed_while_it_bakes_does_no_harm(hair: Any, scene: Any) -> N
     assert target_of(hair) is not None  # made anew
     bpy.data.objects.remove(head)
     pump(lambda: bake.is_over)
-    assert any("Head" in line.text and line.level == "error" for line in bake.log)
+    assert any("was removed" in line.text and line.level == "error" for line in bake.log)
 
 
 def test_a_graph_that_is_removed_ends_its_bake(hair: Any, scene: Any) -> None:
@@ -246,6 +248,7 @@ def test_a_graph_that_is_removed_ends_its_bake(hair: Any, scene: Any) -> None:
 def test_an_animation_that_is_rendered_waits_for_its_frames(
     hair: Any, scene: Any, tmp_path: Path
 ) -> None:
+    bpy.data.objects["Head"].keyframe_insert("location", frame=1)  # its inputs are read meanwhile
     camera = bpy.data.objects.new("Camera", bpy.data.cameras.new("Camera"))
     scene.collection.objects.link(camera)
     scene.camera = camera
@@ -258,6 +261,75 @@ def test_an_animation_that_is_rendered_waits_for_its_frames(
     bpy.ops.render.render(animation=True)
     assert cache_files.baked_frames(hair) == [1, 2, 3]
     assert len(list(tmp_path.glob("picture_*"))) == 3
+
+
+def test_a_copied_graph_bakes_into_a_folder_of_its_own(hair: Any, scene: Any) -> None:
+    scene.frame_end = 2
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    frames = cache_files.cache_folder(hair)
+    copy = hair.copy()
+    scene.loki.graph = copy
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    assert cache_files.cache_folder(copy) != frames
+    assert cache_files.baked_frames(hair) == [1, 2]
+
+
+def test_an_object_that_loki_did_not_make_is_not_overwritten(hair: Any, scene: Any) -> None:
+    scene.frame_end = 2
+    [(node, _)] = playback.outputs_of(hair)
+    node.part.target = bpy.data.objects["Head"]
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    assert len(bpy.data.objects["Head"].data.vertices) > 100
+    assert "would be overwritten" in playback.message_of(hair)
+
+
+def test_another_scene_does_not_move_the_results(hair: Any, scene: Any) -> None:
+    scene.frame_end = 3
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_set(2)
+    shown = positions_of(target_of(hair))
+    other = bpy.data.scenes.new("Other")
+    other.unit_settings.scale_length = 0.01
+    other.frame_set(3)
+    assert np.array_equal(positions_of(target_of(hair)), shown)
+
+
+def test_an_undo_that_forgets_the_bake_does_no_harm(hair: Any, scene: Any) -> None:
+    scene.frame_end = 400
+    bpy.ops.loki.bake()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.frame is not None)
+    hair.loki.run = ""  # what undo does; without a window there is none
+    frame = bake.frame
+    pump(lambda: bake.frame > frame)
+    assert hair.loki.run == bake.run_name and cache_files.baked_frames(hair)
+
+
+def test_what_is_switched_off_or_out_of_range_is_said(hair: Any, scene: Any) -> None:
+    set_exposed(hair, curl=10.0)
+    with pytest.raises(RuntimeError, match="Curl = 10"):
+        bpy.ops.loki.bake()
+    set_exposed(hair, curl=0.0)
+    bpy.data.objects["Head"].hide_viewport = True
+    with pytest.raises(RuntimeError, match="disabled in viewports"):
+        bpy.ops.loki.bake()
+
+
+def test_the_bin_of_a_file_opened_again_leaves_nothing_behind(hair: Any, scene: Any) -> None:
+    scene.frame_end = 2
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    bpy.ops.wm.save_mainfile()
+    bpy.ops.wm.open_mainfile(filepath=bpy.data.filepath)
+    tree = bpy.context.scene.loki.graph
+    copy = tree.copy()
+    bpy.context.scene.loki.graph = copy
+    bpy.ops.loki.free()  # not its own
+    assert copy.loki.run == "" and cache_files.baked_frames(tree) == [1, 2]
+    bpy.context.scene.loki.graph = tree
+    folder = cache_files.run_folder(tree)
+    bpy.ops.loki.free()
+    assert not folder.exists()
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
 
 
 def test_what_is_missing_is_said_before_anything_runs(scene: Any) -> None:

@@ -18,7 +18,7 @@ from loki_graph.graph_document import graph_to_document
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
 from loki_graph.nodes.solver_setup import SolverSetupNode
-from loki_graph.templates import templates
+from loki_graph.templates import find_template, templates
 
 PROJECT = Path(__file__).parent.parent.parent
 FRAMES = (1, 50)
@@ -180,9 +180,9 @@ def test_a_copied_node_has_values_of_its_own_and_unused_ones_go(scene: Any) -> N
     tree = scene.loki.graph
     first, second = (tree.nodes.new(NODE + "ShapeSource") for _ in range(2))
     first.values.size = (1.0, 2.0, 3.0)
-    second.copy(first)  # what Blender calls on Shift D
-    second.number = first.number
-    second.copy(first)
+    second.number = first.number  # what a copy has, by whatever way it was made
+    tree.update()
+    assert second.number != first.number and tuple(second.values.size) == (1.0, 2.0, 3.0)
     second.values.size = (4.0, 5.0, 6.0)
     assert tuple(first.values.size) == (1.0, 2.0, 3.0)
     second.values.keyframe_insert("size", frame=1)
@@ -190,6 +190,24 @@ def test_a_copied_node_has_values_of_its_own_and_unused_ones_go(scene: Any) -> N
     remove_unused_parts(tree)
     assert len(tree.loki.parts) == 1
     assert list(animation.animated_paths(tree)) == [second.values.path_from_id("size")]
+
+
+def test_a_graph_that_was_pasted_into_has_values_of_its_own(scene: Any) -> None:
+    source = tree_of(templates()[0].graph())
+    bpy.ops.loki.new_graph()
+    tree = scene.loki.graph
+    for node in source.nodes:  # what pasting leaves: nodes with the numbers of their originals
+        tree.nodes.new(node.bl_idname).number = node.number
+    tree.update()
+    assert len({node.number for node in (*tree.nodes, *source.nodes)}) == 2 * len(source.nodes)
+    for theirs, ours in zip(source.nodes, tree.nodes, strict=True):
+        assert len(ours.part.rows) == len(theirs.part.rows)
+
+
+def test_a_muted_node_hides_what_it_exposes(scene: Any) -> None:
+    tree = tree_of(find_template("hair_in_wind").graph())
+    tree.nodes["groom"].mute = True
+    assert all(not one.target.startswith("groom") for one in graph_of(tree).exposed())
 
 
 def test_sockets_follow_the_setup_and_links_stay(scene: Any) -> None:

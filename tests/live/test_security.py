@@ -152,6 +152,10 @@ def test_folders_and_files_that_others_can_reach_are_refused(tmp_path: Path) -> 
     folder.mkdir(mode=0o755)
     with pytest.raises(InputError, match="can be read by others"):
         security.owner_only_folder(folder)
+    assert security.folder_of_runs(folder) == folder  # frames may be looked at
+    folder.chmod(0o775)
+    with pytest.raises(InputError, match="others can write"):
+        security.folder_of_runs(folder)
     with pytest.raises(InputError, match="no endpoint"):
         security.check_endpoint("inproc://x")
     with pytest.raises(InputError, match="user"):

@@ -1,7 +1,7 @@
 """Strand children: many strands for the eye between the few that were simulated.
 
-A child is a mix of three simulated strands that begin and end near each other at the start, and
-goes a little its own way. Which ones, and how much of each, never changes, so children move as
+A child is a mix of three simulated strands that lie near each other at the start, and goes a little
+its own way. Which ones, and how much of each, never changes, so children move as
 their parents do.
 """
 
@@ -20,7 +20,8 @@ Floats = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 NEIGHBOURS = 8  # strands that a child's other parents are chosen from
-TIP_SHARE = 0.5  # of a distance at the tips, that counts as much as one at the roots
+FINER = 3  # pieces that each piece of a strand is drawn in
+COMPARED = 8  # places along strands at which it counts how near they are
 
 
 @dataclass(frozen=True)
@@ -48,8 +49,9 @@ class Children:
 
         strands = _strands(start)
         random = np.random.default_rng(seed)
-        features = np.concatenate((strands[:, 0], TIP_SHARE * strands[:, -1]), axis=1)
-        _, near = cKDTree(features).query(features, k=min(NEIGHBOURS, len(strands)))
+        places = np.linspace(0, strands.shape[1] - 1, COMPARED).astype(np.int64)
+        shapes = strands[:, places].reshape(len(strands), -1)
+        _, near = cKDTree(shapes).query(shapes, k=min(NEIGHBOURS, len(strands)))
         first = np.arange(count) % len(strands)
         others = near[first[:, None], random.integers(0, near.shape[1], (count, 2))]
         weights = random.dirichlet((1.0, 1.0, 1.0), count)
@@ -60,13 +62,23 @@ class Children:
 
     def of(self, strands: Curves) -> Curves:
         """Return the children of strands at some time."""
-        mixed = np.einsum("np,npvc->nvc", self.weights, _strands(strands)[self.parents])
+        parents = _finer(_strands(strands))
+        mixed = np.einsum("np,npvc->nvc", self.weights, parents[self.parents])
         along = np.linspace(0.0, 1.0, mixed.shape[1])
         mixed += along[:, None] ** 1.5 * self.astray[:, None]
         children = Curves.from_strands(mixed.astype(np.float32))
         radius = np.interp(along, (0.0, 0.4, 1.0), (self.radius[0], self.radius[0], self.radius[1]))
         children.set_channel("point", "radius", np.tile(radius, len(mixed)).astype(np.float32))
         return children
+
+
+def _finer(strands: Floats) -> Floats:
+    """Return strands with more points, on smooth curves through those that are there."""
+    from scipy.interpolate import CubicSpline
+
+    count = strands.shape[1]
+    places = np.linspace(0.0, count - 1.0, FINER * (count - 1) + 1)
+    return np.asarray(CubicSpline(np.arange(count), strands, axis=1)(places))
 
 
 def _strands(curves: Curves) -> Floats:
