@@ -65,7 +65,8 @@ def bake(client: Client, name: str, inputs: object = None, scene: object = None)
 
 
 def copied(folder: Path, to: Path) -> Path:
-    shutil.copytree(folder, to)
+    # the run has told its last frame, and may just be replacing its manifest
+    shutil.copytree(folder, to, ignore=shutil.ignore_patterns(".*"))
     return to
 
 
