@@ -34,3 +34,9 @@ def draw_progress(layout: Any, *, factor: float, text: str) -> None:
 def session_number(block: bpy.types.ID) -> int:
     """Return a number that tells datablocks apart until the file is closed, through undo too."""
     return int(getattr(block, "session_uid", 0)) or hash(block.name)
+
+
+def use_nodes(block: Any) -> None:
+    """Let a material or a world have nodes; since 5.0 it always has."""
+    if bpy.app.version < (5, 0, 0):
+        block.use_nodes = True

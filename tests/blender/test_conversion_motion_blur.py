@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from bridges.blender.axes import Axes
+from bridges.blender.compat import use_nodes
 from bridges.blender.loki_to_host import show, show_volume
 from bridges.blender.volume_files import write_volume
 from loki_core.data.curves import Curves
@@ -63,8 +64,7 @@ def drawn_size(scene: Any, axes: Axes, folder: Path) -> tuple[float, float]:
 def glow(shown: Any, *, density: bool = False) -> None:
     """Let an object shine by itself."""
     material = bpy.data.materials.new("glow")
-    if material.node_tree is None:  # before 5.0
-        material.use_nodes = True
+    use_nodes(material)
     tree = material.node_tree
     tree.nodes.clear()
     end = tree.nodes.new("ShaderNodeOutputMaterial")

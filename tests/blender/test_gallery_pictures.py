@@ -22,9 +22,6 @@ from loki_core.data.voxels import Voxels
 
 NAMES = picture_names()
 
-# In a process of their own: after tests that register the add-on, Blender fails in node trees.
-pytestmark = pytest.mark.slow
-
 
 def stand_in(behavior: Any, inputs: dict[str, Any]) -> Any:
     """What an Object may give at a frame, without a simulation."""

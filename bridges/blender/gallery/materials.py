@@ -8,6 +8,8 @@ from typing import Any
 
 import bpy
 
+from bridges.blender.compat import use_nodes
+
 Color = tuple[float, float, float]
 
 
@@ -16,7 +18,7 @@ class _Nodes:
 
     def __init__(self, name: str) -> None:
         self.material = bpy.data.materials.new(name)
-        self.material.use_nodes = True
+        use_nodes(self.material)
         self.tree = self.material.node_tree
         self.tree.nodes.clear()
         self.output = self.tree.nodes.new("ShaderNodeOutputMaterial")

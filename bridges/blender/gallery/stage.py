@@ -15,6 +15,7 @@ import bpy
 from mathutils import Vector
 
 from bridges.blender.axes import Axes, turn_to_host
+from bridges.blender.compat import use_nodes
 
 AXES = Axes()
 Place = Sequence[float]
@@ -48,7 +49,7 @@ def set_world(scene: Any, top: Color, bottom: Color, *, strength: float = 1.0) -
     """Let light come from a sky that runs from a colour below to another above."""
     world = bpy.data.worlds.new("World")
     scene.world = world
-    world.use_nodes = True
+    use_nodes(world)
     tree = world.node_tree
     background = tree.nodes["Background"]
     background.inputs["Strength"].default_value = strength
