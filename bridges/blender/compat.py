@@ -31,6 +31,25 @@ def draw_progress(layout: Any, *, factor: float, text: str) -> None:
         layout.label(text=text)
 
 
+def resample_as_drawn(node: Any) -> None:
+    """Let a Resample Curve node give the points that are drawn."""
+    if hasattr(node, "mode"):  # before 5.0
+        node.mode = "EVALUATED"
+    else:
+        node.inputs["Mode"].default_value = "Evaluated"
+
+
+def set_modifier_input(modifier: Any, key: str, value: Any) -> None:
+    """Set an input of a nodes modifier, if it has another value."""
+    if hasattr(modifier, "properties"):  # from 5.2 on
+        socket = getattr(modifier.properties.inputs, key)
+        if socket.value != value:
+            socket.value = value
+    elif modifier.get(key) != value:
+        modifier[key] = value
+        modifier.id_data.update_tag()
+
+
 def session_number(block: bpy.types.ID) -> int:
     """Return a number that tells datablocks apart until the file is closed, through undo too."""
     return int(getattr(block, "session_uid", 0)) or hash(block.name)

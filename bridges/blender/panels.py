@@ -12,8 +12,8 @@ from loki_core.sparse_parameters import channel_names
 from . import bakes, cache_files, exposed, playback
 from .bake_operators import status_line
 from .compat import draw_progress
-from .graph_exchange import CLOCK, is_loki
-from .graph_tree import TREE, title_of
+from .graph_exchange import CLOCK
+from .graph_tree import TREE, inputs_in, title_of
 from .object_overrides import overridden_by
 from .operator_tools import active_graph, solver_node
 from .parameter_layout import draw_value, draw_values
@@ -127,14 +127,10 @@ def _draw_inputs(layout: Any, tree: Any) -> None:
     box = layout.column(align=True)
     box.use_property_split = True
     box.use_property_decorate = False
-    for node in tree.nodes:
-        if not is_loki(node):
-            continue
-        kind = node.declaration.__name__
-        if kind == "HostInput":
-            row = box.row()
-            row.alert = not node.sources()
-            row.prop(node.part, "source", text=node.label or node.name)
+    for node in inputs_in(tree):
+        row = box.row()
+        row.alert = not node.sources()
+        row.prop(node.part, "source", text=node.label or node.name)
 
 
 class LOKI_PT_bake(_Sidebar, bpy.types.Panel):

@@ -21,8 +21,7 @@ from loki_core.errors import LokiError
 
 from . import bakes, cache_files
 from .compat import session_number
-from .graph_exchange import is_loki, loki_name
-from .graph_tree import graphs
+from .graph_tree import graphs, outputs_in
 from .loki_to_host import show, show_volume
 from .scene_inputs import axes_of
 from .scene_time import is_away
@@ -38,11 +37,7 @@ _written: dict[Path, Future[None]] = {}
 
 def outputs_of(tree: Any) -> list[tuple[Any, str]]:
     """Return the Output nodes of a graph with the names of their results."""
-    found = []
-    for node in tree.nodes:
-        if is_loki(node) and node.declaration.__name__ == "Output" and not node.mute:
-            found.append((node, node.loki_node({}).output_name(loki_name(node.name))))
-    return found
+    return [(node, node.result_name) for node in outputs_in(tree)]
 
 
 def show_frame(tree: Any, scene: Any, frame: int) -> bool:

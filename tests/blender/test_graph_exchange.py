@@ -9,7 +9,7 @@ import bpy
 import pytest
 
 from bridges.blender import animation, bakes, exposed, graph_exchange
-from bridges.blender.graph_tree import NODE
+from bridges.blender.graph_tree import NODE, inputs_in, outputs_in
 from bridges.blender.node_parts import remove_unused_parts
 from loki_core.keyframes import Keyframes
 from loki_core.setup_document import read_setup
@@ -235,3 +235,12 @@ def test_what_cannot_be_connected_is_marked(scene: Any) -> None:
     link = tree.links.new(volume.outputs["out"], points.inputs["in"])
     tree.update()
     assert not link.is_valid
+
+
+def test_inputs_and_outputs_of_a_graph_are_those_that_are_not_muted(scene: Any) -> None:
+    tree = tree_of(find_template("hair_in_wind").graph())
+    assert [node.stream_name for node in inputs_in(tree)] == ["head"]
+    assert [node.result_name for node in outputs_in(tree)] == ["hair"]
+    for node in (*inputs_in(tree), *outputs_in(tree)):
+        node.mute = True
+    assert inputs_in(tree) == outputs_in(tree) == []
