@@ -12,7 +12,7 @@ from loki_graph.graph import Graph
 from loki_graph.graph_document import read_graph
 from loki_graph.templates import find_template, templates
 
-from . import bakes
+from .baked_graph import rate_of
 from .graph_exchange import new_tree
 from .graph_tree import inputs_in
 from .loki_to_host import show
@@ -76,7 +76,7 @@ def _new_object(context: Any, stream: Any, label: str) -> Any:
 
 def add_graph(scene: Any, graph: Graph) -> Any:
     """Make the node tree of a graph and let the scene's panels show it."""
-    tree = new_tree(graph, frames_per_second=bakes.rate_of(scene), start=scene.frame_start)
+    tree = new_tree(graph, frames_per_second=rate_of(scene), start=scene.frame_start)
     scene.loki.graph = tree
     return tree
 

@@ -13,8 +13,13 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender import bakes, cache_files, exposed, playback
+from bridges.blender import bakes, cache_files, exposed
+from bridges.blender.baked_graph import frame_range
+from bridges.blender.clock import tick_all
 from bridges.blender.declared_properties import set_value
+from bridges.blender.graph_tree import outputs_in
+from bridges.blender.messages import message_of
+from bridges.blender.out_of_date import has_changed
 from bridges.blender.scene_inputs import inputs_of
 from bridges.blender.scene_time import go_home
 from serialization.atomic_file import write_packed
@@ -46,12 +51,12 @@ def pump(until: Any) -> None:
     """Let the clock of the add-on run until something is so."""
     end = time.monotonic() + LONGEST
     while not until():
-        playback.tick_all()
+        tick_all()
         assert time.monotonic() < end, [
             (b.state, b.message, list(b.log)) for _, b in bakes.all_bakes()
         ]
         time.sleep(0.02)
-    playback.tick_all()
+    tick_all()
 
 
 def positions_of(shown: Any) -> np.ndarray:
@@ -64,7 +69,7 @@ def positions_of(shown: Any) -> np.ndarray:
 
 
 def target_of(tree: Any) -> Any:
-    [(node, _)] = playback.outputs_of(tree)
+    [node] = outputs_in(tree)
     return node.part.target
 
 
@@ -75,10 +80,10 @@ def run_alone(tree: Any, scene: Any, folder: Path, *, frames: str) -> FrameCache
     assert bpy.ops.loki.save_graph(filepath=str(file)) == {"FINISHED"}
     words = [str(solver_program()), "run", str(file), "--frames", frames]
     words += ["--output", str(folder / "cache")]
-    first = bakes.frame_range(tree, scene)[0]
+    first = frame_range(tree, scene)[0]
     for name, one in inputs_of(tree, scene).items():
         if one.is_animated:
-            last = bakes.frame_range(tree, scene)[1]
+            last = frame_range(tree, scene)[1]
             for frame in range(first, last + 1):
                 write_packed(folder / f"{name}.{frame:04d}.loki", one.at(frame))
             words += ["--input", f"{name}={folder / name}.####.loki"]
@@ -179,7 +184,7 @@ def test_a_bake_from_a_frame_on_keeps_what_is_before(hair: Any, scene: Any) -> N
     scene.frame_set(10)
     late = positions_of(target_of(hair))
     set_exposed(hair, wind=(20.0, 0.0, 0.0))
-    assert bakes.has_changed(hair, scene)
+    assert has_changed(hair, scene)
     assert bpy.ops.loki.bake(wait=True, from_frame=7) == {"FINISHED"}
     scene.frame_set(5)
     assert np.array_equal(positions_of(target_of(hair)), early)
@@ -211,7 +216,7 @@ def test_a_file_that_was_saved_while_it_baked_opens_and_finds_its_frames(
     elsewhere.mkdir()
     (tmp_path / "shot.blend").rename(elsewhere / "shot.blend")
     bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
-    assert "not in" in playback.message_of(bpy.context.scene.loki.graph)
+    assert "not in" in message_of(bpy.context.scene.loki.graph)
     (tmp_path / "loki_cache").rename(elsewhere / "loki_cache")
     bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
     assert len(cache_files.baked_frames(bpy.context.scene.loki.graph)) > 2
@@ -241,7 +246,7 @@ def test_a_graph_that_is_removed_ends_its_bake(hair: Any, scene: Any) -> None:
     bake = bakes.bake_of(hair)
     pump(lambda: bake.frame is not None)
     bpy.data.node_groups.remove(hair)
-    playback.tick_all()
+    tick_all()
     assert list(bakes.all_bakes()) == []
 
 
@@ -276,11 +281,11 @@ def test_a_copied_graph_bakes_into_a_folder_of_its_own(hair: Any, scene: Any) ->
 
 def test_an_object_that_loki_did_not_make_is_not_overwritten(hair: Any, scene: Any) -> None:
     scene.frame_end = 2
-    [(node, _)] = playback.outputs_of(hair)
+    [node] = outputs_in(hair)
     node.part.target = bpy.data.objects["Head"]
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
     assert len(bpy.data.objects["Head"].data.vertices) > 100
-    assert "would be overwritten" in playback.message_of(hair)
+    assert "would be overwritten" in message_of(hair)
 
 
 def test_another_scene_does_not_move_the_results(hair: Any, scene: Any) -> None:
@@ -360,7 +365,7 @@ def test_other_templates_bake_and_show(scene: Any, tmp_path: Path, template: str
     bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
     scene.frame_set(3)
-    [(node, _), *_] = playback.outputs_of(tree)
+    [node, *_] = outputs_in(tree)
     shown = node.part.target
     if template == "fountain":
         assert len(shown.data.vertices) > 0 and "velocity" in shown.data.attributes

@@ -8,7 +8,8 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import animation, bakes, exposed, graph_exchange
+from bridges.blender import animation, exposed, graph_exchange
+from bridges.blender.baked_graph import document_with_drivers
 from bridges.blender.graph_tree import NODE, inputs_in, outputs_in
 from bridges.blender.node_parts import remove_unused_parts
 from loki_core.keyframes import Keyframes
@@ -163,7 +164,7 @@ def test_a_curve_that_loki_does_not_know_is_sampled_and_a_driver_too(scene: Any)
     scene.frame_end = 50
     driver = values.driver_add("scale").driver
     driver.expression = "0.1 + frame / 100"
-    setup = bakes.document_of(tree, scene, with_drivers=True).nodes["Solver Setup"].setup
+    setup = document_with_drivers(tree, scene).nodes["Solver Setup"].setup
     force = setup.get("TurbulenceForce")
     [curve] = animation.animated_paths(tree)["loki.parts[0].rows[0].p_TurbulenceForce.acceleration"]
     for frame in (1, 7, 23, 50):
