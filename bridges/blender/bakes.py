@@ -84,6 +84,8 @@ def start(tree: Any, scene: Any, *, from_frame: int | None = None) -> Bake:
     if not bpy.data.filepath and tree.loki.folder.startswith("//"):
         tree.loki.folder = str(cache_files.root_of(tree))  # found again when the file is saved
     wanted, command = wishes_and_command()
+    if from_frame is not None:
+        _check_server(tree, wanted)
     graph = document_with_drivers(tree, scene, frames)
     sources = inputs_of(tree, scene)
     try:
@@ -137,6 +139,21 @@ def _may_replace(tree: Any, wanted: Wishes) -> bool:
     """Whether a new bake takes the place of the one that a graph names."""
     record = read_record(tree)
     return is_own(tree) and (record is None or record.server == wanted.endpoint)
+
+
+def _check_server(tree: Any, wanted: Wishes) -> None:
+    """See whether a bake can go on with the server of the preferences.
+
+    Raises:
+        InputError: It was begun on another one.
+    """
+    record = read_record(tree)
+    if record is not None and record.server != wanted.endpoint:
+        now = f"name {wanted.endpoint}" if wanted.endpoint else "name no server"
+        raise InputError(
+            f"{tree.name} was baked on {record.server or 'this machine'}, and the add-on's "
+            f"preferences {now}: change them, or bake from the start"
+        )
 
 
 def _folders(root: Path) -> set[str]:
@@ -197,6 +214,7 @@ def _attach(tree: Any, scene: Any, *, take_up: bool) -> Bake:
     if not tree.loki.run:
         raise InputError(f"{tree.name} was never baked")
     wanted, command = wishes_and_command()
+    _check_server(tree, wanted)
     sources = inputs_of(tree, scene)
     functions = {name: one.at for name, one in sources.items() if one.is_animated}
     frames = cache_files.baked_frames(tree)
@@ -218,12 +236,25 @@ def _attach(tree: Any, scene: Any, *, take_up: bool) -> Bake:
     return bake
 
 
-def is_running_elsewhere(tree: Any) -> bool:
-    """Whether a server has the bake of a graph, though nobody here follows it."""
-    folder = cache_files.run_folder(tree)
-    if folder is None or bake_of(tree) is not None or not folder.is_dir():
+def has_more(tree: Any) -> bool:
+    """Whether a server may have more of the bake of a graph, though nobody here follows it."""
+    if bake_of(tree) is not None:
         return False
-    if discovered(folder.parent) is None:
+    return _runs_on_this_machine(tree) or _is_left_on_a_server(tree)
+
+
+def _is_left_on_a_server(tree: Any) -> bool:
+    """Whether frames were asked for that the server of the preferences has not sent yet."""
+    record = read_record(tree)
+    if record is None or not record.server or record.server != wishes().endpoint:
+        return False
+    there = cache_files.baked_frames(tree)
+    return not there or record.frames is None or there[-1] < record.frames[1]
+
+
+def _runs_on_this_machine(tree: Any) -> bool:
+    folder = cache_files.run_folder(tree)
+    if folder is None or not folder.is_dir() or discovered(folder.parent) is None:
         return False
     try:
         return RunFolder(folder.parent, folder.name).read_record().state not in ENDED

@@ -9,6 +9,9 @@ import bpy
 #: Options of a property that holds a path which may begin with //, the folder of the file.
 BLEND_RELATIVE = {"PATH_SUPPORTS_BLEND_RELATIVE"} if bpy.app.version >= (4, 5, 0) else set()
 
+#: Handlers that are called when a file could not be opened.
+LOADING_FAILED: list[Any] = getattr(bpy.app.handlers, "load_post_fail", [])  # from 3.6 on
+
 
 def curve_collections(animated: bpy.types.ID) -> list[Any]:
     """Return the collections that hold the F-curves of a datablock."""

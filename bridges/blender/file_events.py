@@ -8,8 +8,19 @@ import bpy
 
 from loki_core.errors import LokiError
 
-from . import bakes, cache_files, clock, messages, out_of_date, playback, rendering, volumes
+from . import (
+    bakes,
+    cache_files,
+    clock,
+    messages,
+    out_of_date,
+    playback,
+    rendering,
+    scene_time,
+    volumes,
+)
 from .baked_graph import document_of
+from .compat import LOADING_FAILED
 from .graph_tree import graphs
 from .node_parts import remove_unused_parts
 
@@ -17,6 +28,8 @@ from .node_parts import remove_unused_parts
 @bpy.app.handlers.persistent
 def on_load_before(*_: Any) -> None:
     """Let go of the bakes of the file that is closed; they go on by themselves."""
+    rendering.on_render_end()
+    scene_time.forget()
     bakes.forget_all()
     volumes.forget()
     messages.forget()
@@ -25,12 +38,12 @@ def on_load_before(*_: Any) -> None:
 
 @bpy.app.handlers.persistent
 def on_load(*_: Any) -> None:
-    """Find the frames of a file that was opened, and follow bakes of it that still run."""
+    """Find the frames of the open file, and follow bakes of it that still run."""
     for tree in graphs():
         missing = cache_files.what_is_missing(tree)
         if missing:
             messages.report(tree, missing)
-        if bakes.is_running_elsewhere(tree):
+        if bakes.has_more(tree):
             try:
                 bakes.attach(tree, _scene_of(tree))
             except LokiError as error:
@@ -63,7 +76,9 @@ def on_saved(*_: Any) -> None:
 
 
 def _scene_of(tree: Any) -> Any:
-    return next((one for one in bpy.data.scenes if one.loki.graph is tree), bpy.context.scene)
+    """Return the scene that a graph was baked for, or that shows it in its panels."""
+    shown_in = (one for one in bpy.data.scenes if one.loki.graph is tree)
+    return tree.loki.scene or next(shown_in, bpy.context.scene)
 
 
 def _handlers() -> tuple[tuple[list[Any], Any], ...]:
@@ -75,15 +90,22 @@ def _handlers() -> tuple[tuple[list[Any], Any], ...]:
         (known.render_cancel, rendering.on_render_end),
         (known.load_pre, on_load_before),
         (known.load_post, on_load),
+        (LOADING_FAILED, on_load),  # the file before is still open, and was let go
         (known.save_pre, on_save),
         (known.save_post, on_saved),
     )
 
 
+def look_at_open_file() -> None:
+    """Do for the file that is open what is done for one that is opened; a timer calls it once."""
+    on_load()
+
+
 def register() -> None:
-    """Begin to listen."""
+    """Begin to listen, and look at the open file as soon as Blender lets add-ons see it."""
     for handlers, handler in _handlers():
         handlers.append(handler)
+    bpy.app.timers.register(look_at_open_file)
     clock.register()
 
 
@@ -92,6 +114,8 @@ def unregister() -> None:
     for handlers, handler in _handlers():
         if handler in handlers:
             handlers.remove(handler)
+    if bpy.app.timers.is_registered(look_at_open_file):
+        bpy.app.timers.unregister(look_at_open_file)
     clock.unregister()
     bakes.forget_all()
     volumes.close()

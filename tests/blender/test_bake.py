@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender import bakes, cache_files, exposed
+from bridges.blender import bakes, cache_files
 from bridges.blender.baked_graph import frame_range
 from bridges.blender.clock import tick_all
-from bridges.blender.declared_properties import set_value
 from bridges.blender.graph_tree import outputs_in
 from bridges.blender.messages import message_of
 from bridges.blender.out_of_date import has_changed
@@ -24,39 +22,14 @@ from bridges.blender.scene_inputs import inputs_of
 from bridges.blender.scene_time import go_home
 from serialization.atomic_file import write_packed
 from serialization.frame_cache import FrameCacheReader
+from tests.blender.baking import hair_of_few_strands, pump, set_exposed
 from tests.blender.conftest import solver_program
-
-LONGEST = float(os.environ.get("LOKI_TEST_SECONDS", "300"))  # the first bake compiles kernels
-
-
-def set_exposed(tree: Any, **values: Any) -> None:
-    found = {entry.title: target for entry, target in exposed.targets(tree)}
-    for name, value in values.items():
-        set_value(found[name].owner, found[name].parameter, value)
 
 
 @pytest.fixture
 def hair(scene: Any, tmp_path: Path) -> Any:
     """Hair in wind on a ball, few strands, in a file that was saved."""
-    scene.frame_start, scene.frame_end = 1, 10
-    bpy.ops.loki.add_template(template="hair_in_wind")
-    tree = scene.loki.graph
-    set_exposed(tree, hair_count=60, wind_detail=0.1)
-    tree.loki.checkpoint_every = 2
-    bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
-    return tree
-
-
-def pump(until: Any) -> None:
-    """Let the clock of the add-on run until something is so."""
-    end = time.monotonic() + LONGEST
-    while not until():
-        tick_all()
-        assert time.monotonic() < end, [
-            (b.state, b.message, list(b.log)) for _, b in bakes.all_bakes()
-        ]
-        time.sleep(0.02)
-    tick_all()
+    return hair_of_few_strands(scene, str(tmp_path / "shot.blend"))
 
 
 def positions_of(shown: Any) -> np.ndarray:
