@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from loki_core.errors import InputError
+from loki_graph import Graph
+from loki_graph.nodes.output import Output
+from loki_graph.nodes.solver_setup import SolverSetupNode
+
 from .graph_exchange import graph_of, sample_drivers
 
 
@@ -30,3 +35,27 @@ def document_with_drivers(tree: Any, scene: Any, frames: tuple[int, int] | None 
     frames = frames or frame_range(tree, scene)
     driven = sample_drivers(tree, scene, frames)
     return graph_of(tree, frames=frames, frames_per_second=rate_of(scene), driven=driven)
+
+
+def check_complete(graph: Graph) -> None:
+    """See whether there is something to simulate and something to keep.
+
+    Raises:
+        InputError: There is not; the message says what is missing.
+    """
+    solvers = [node for node in graph.nodes.values() if isinstance(node, SolverSetupNode)]
+    if not solvers:
+        raise InputError(
+            f"{graph.name} has no Solver Setup, so there is nothing to simulate: add one in the "
+            "Loki Graph editor"
+        )
+    if not any(node.outputs() for node in solvers):
+        raise InputError(
+            f"the Solver Setup of {graph.name} has no Object that is switched on, so there is "
+            "nothing to simulate: add one, such as a Curves Object, under Solver Setup"
+        )
+    if not any(isinstance(node, Output) for node in graph.nodes.values()):
+        raise InputError(
+            f"{graph.name} has no Output, so nothing would be kept: add one in the Loki Graph "
+            "editor, and connect what it shall show"
+        )

@@ -23,7 +23,7 @@ from loki_graph.graph_document import graph_to_document
 from . import cache_files, out_of_date
 from .bake import Bake
 from .bake_record import BakeRecord, is_own, read_record
-from .baked_graph import document_with_drivers, frame_range
+from .baked_graph import check_complete, document_with_drivers, frame_range
 from .compat import session_number
 from .graph_tree import graphs
 from .preferences import Wishes, wishes
@@ -87,6 +87,7 @@ def start(tree: Any, scene: Any, *, from_frame: int | None = None) -> Bake:
     if from_frame is not None:
         _check_server(tree, wanted)
     graph = document_with_drivers(tree, scene, frames)
+    check_complete(graph)
     sources = inputs_of(tree, scene)
     try:
         inputs = {name: one.given(frames[0]) for name, one in sources.items()}

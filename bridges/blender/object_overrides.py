@@ -130,8 +130,13 @@ class LOKI_OT_override_add(_OnObject):
         """Add an entry that begins with the Behavior's value."""
         one = _find(context.object, self.channel)
         settings = context.object.loki
-        if any(entry.channel == one.channel for entry in settings.overrides):
-            return {"CANCELLED"}
+        there = [entry.channel for entry in settings.overrides]
+        if one.channel in there:
+            settings.active = there.index(one.channel)
+            raise InputError(
+                f"{context.object.name} has a value of its own for {one.label} already: change it "
+                "in the list"
+            )
         entry = settings.overrides.add()
         entry.channel = one.channel
         entry.size = one.parameter.type.components

@@ -17,6 +17,7 @@ from bridges.blender.baked_graph import frame_range
 from bridges.blender.clock import tick_all
 from bridges.blender.graph_tree import outputs_in
 from bridges.blender.messages import message_of
+from bridges.blender.operator_tools import solver_node
 from bridges.blender.out_of_date import has_changed
 from bridges.blender.scene_inputs import inputs_of
 from bridges.blender.scene_time import go_home
@@ -121,6 +122,23 @@ def test_cancel_in_the_middle_and_resume(hair: Any, scene: Any) -> None:
     pump(lambda: bake.state == "paused")
     bpy.ops.loki.cancel()
     pump(lambda: bake.is_over)
+
+
+def test_resume_goes_on_to_an_end_that_was_moved(hair: Any, scene: Any, tmp_path: Path) -> None:
+    scene.frame_end = 3
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_start, scene.frame_end = 2, 6  # the bake still begins where it began
+    bpy.ops.loki.resume()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.is_over)
+    assert bake.state == "finished"
+    assert cache_files.baked_frames(hair) == [1, 2, 3, 4, 5, 6]
+    scene.frame_start = 1
+    alone = run_alone(hair, scene, tmp_path / "alone", frames="1-6")
+    [name] = alone.objects(6)
+    scene.frame_set(6)
+    expected = alone.read(6, name).positions.astype(np.float32)
+    assert np.array_equal(positions_of(target_of(hair)), expected)
 
 
 def worker_of(tree: Any) -> int:
@@ -318,6 +336,34 @@ def test_what_is_missing_is_said_before_anything_runs(scene: Any) -> None:
     with pytest.raises(RuntimeError, match="choose the object"):
         bpy.ops.loki.bake()
     assert bakes.bake_of(tree) is None
+
+
+def test_a_graph_without_solver_objects_or_outputs_is_refused(hair: Any, scene: Any) -> None:
+    [output] = outputs_in(hair)
+    output.mute = True
+    with pytest.raises(RuntimeError, match="has no Output"):
+        bpy.ops.loki.bake()
+    output.mute = False
+    solver = solver_node(hair)
+    for row in solver.part.rows:
+        row.enabled = False
+    solver.sync_sockets()
+    with pytest.raises(RuntimeError, match="no Object that is switched on"):
+        bpy.ops.loki.bake()
+    hair.nodes.remove(solver)
+    with pytest.raises(RuntimeError, match="has no Solver Setup"):
+        bpy.ops.loki.bake()
+    assert bakes.bake_of(hair) is None
+
+
+def test_a_second_override_of_a_value_is_refused_with_words(hair: Any) -> None:
+    bpy.context.view_layer.objects.active = bpy.data.objects["Head"]
+    for channel in ("curves_radius", "collision_friction_coefficient"):
+        assert bpy.ops.loki.override_add(channel=channel) == {"FINISHED"}
+    with pytest.raises(RuntimeError, match=r"has a value of its own for .* already"):
+        bpy.ops.loki.override_add(channel="curves_radius")
+    settings = bpy.data.objects["Head"].loki
+    assert len(settings.overrides) == 2 and settings.active == 0
 
 
 def test_overrides_of_an_object_reach_the_solver(hair: Any, scene: Any) -> None:

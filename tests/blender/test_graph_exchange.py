@@ -126,6 +126,40 @@ def test_values_that_nobody_set_stay_defaults_and_reset_brings_them_back(scene: 
     assert graph_of(tree).nodes[node.name].setup.children[0].acceleration == (0.0, -9.81, 0.0)
 
 
+def test_reset_also_removes_keyframes_and_drivers(scene: Any) -> None:
+    bpy.ops.loki.new_graph()
+    tree = scene.loki.graph
+    node = tree.nodes.new(NODE + "SolverSetupNode")
+    bpy.ops.loki.setup_add(what="TurbulenceForce")
+    values = node.part.rows[0].p_TurbulenceForce
+    default = values.acceleration
+    values.acceleration = 2.0 * default + 1.0
+    values.keyframe_insert("acceleration", frame=1)
+    values.driver_add("scale").driver.expression = "frame"
+    bpy.ops.loki.reset_value(owner=tree.name, path=values.path_from_id("acceleration"))
+    assert list(animation.animated_paths(tree)) == [values.path_from_id("scale")]
+    bpy.ops.loki.reset_value(owner=tree.name, path=values.path_from_id("scale"))
+    assert animation.animated_paths(tree) == {}
+    scene.frame_set(5)
+    assert values.acceleration == default and not values.is_property_set("scale")
+
+
+def test_reset_of_an_exposed_value_brings_back_what_the_simulation_came_with(scene: Any) -> None:
+    graph = find_template("hair_in_wind").graph()
+    graph = graph.expose("solver/CoupledDragForce.normal_coefficient", name="drag")
+    tree = scene.loki.graph = tree_of(graph)
+    came_with = as_frames(graph_of(tree))
+    found = {entry.title: target for entry, target in exposed.targets(tree)}
+    for name in ("length", "drag", "gusts"):
+        owner, own = found[name].owner, found[name].property
+        setattr(owner, own, 0.123)
+        owner.keyframe_insert(own, frame=3)
+    found["stiffness"].owner.driver_add(found["stiffness"].property)
+    assert as_frames(graph_of(tree)) != came_with
+    bpy.ops.loki.reset_exposed()
+    assert as_frames(graph_of(tree)) == came_with
+
+
 def test_animation_follows_rows_that_move_and_goes_with_rows_that_go(scene: Any) -> None:
     bpy.ops.loki.new_graph()
     tree = scene.loki.graph
