@@ -9,7 +9,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from queue import SimpleQueue
+from contextlib import suppress
+from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 
@@ -62,31 +64,31 @@ class Background:
         while not self._outcomes.empty():
             self._outcomes.get()()
 
-    def close(self, *, wait: bool = False) -> None:
+    def close(self) -> None:
         """End after all that was given; nothing may be given any more."""
         self._given.put(None)
-        if wait and self._thread is not None:
+
+    def stop(self) -> None:
+        """End after what is being done now, and wait for that; the rest is not done."""
+        with suppress(Empty):
+            while (given := self._given.get_nowait()) is not None:
+                given.future.cancel()
+        self.close()
+        if self._thread is not None:
             self._thread.join()
 
     def _run(self) -> None:
         while (given := self._given.get()) is not None:
-            self._do(*given)
+            self._do(given)
 
-    def _do(
-        self,
-        work: Callable[[], Any],
-        then: Callable[[Any], None] | None,
-        failed: Callable[[Exception], None] | None,
-        future: Future[Any],
-    ) -> None:
+    def _do(self, given: _Given) -> None:
         try:
-            result = work()
+            result = given.work()
         except Exception as error:  # whoever gave the work tells it, where users can see it
-            problem = error
-            if failed is not None:
-                self._outcomes.put(lambda: failed(problem))
-            future.set_exception(error)
+            if given.failed is not None:
+                self._outcomes.put(partial(given.failed, error))
+            given.future.set_exception(error)
             return
-        if then is not None:
-            self._outcomes.put(lambda: then(result))
-        future.set_result(result)
+        if given.then is not None:
+            self._outcomes.put(partial(given.then, result))
+        given.future.set_result(result)

@@ -48,7 +48,7 @@ def all_bakes() -> Iterator[tuple[Any, Bake]]:
         else:
             bake.cancel()
             bake.close()
-            del _bakes[number]
+            _bakes.pop(number, None)
 
 
 def forget_all() -> None:

@@ -71,6 +71,8 @@ def _show_new(bake: Bake, frame: int) -> None:
             show_frame(tree, scene, scene.frame_current)
     except (LokiError, OSError) as error:
         _say(bake, frame, error)
+    except Exception as error:  # the clock must go on, whatever one bake does
+        bake.lose(error)
 
 
 def _is_playing() -> bool:

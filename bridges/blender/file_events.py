@@ -118,5 +118,5 @@ def unregister() -> None:
         bpy.app.timers.unregister(look_at_open_file)
     clock.unregister()
     bakes.forget_all()
-    volumes.close()
+    volumes.stop()
     messages.forget()

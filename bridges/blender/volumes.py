@@ -122,16 +122,16 @@ def _write_if_missing(path: Path, reader: FrameCacheReader, name: str, frame: in
         write_volume(path.parent, name, frame, reader.read(frame, name))
 
 
-def close() -> None:
-    """End the thread when it has written what it was given."""
+def forget() -> None:
+    """Forget what objects of another file showed; files that are being written become whole."""
+    _last_shown.clear()
+
+
+def stop() -> None:
+    """End the thread when it has written the file that it is at."""
     global _writer
     if _writer is not None:
-        _writer.close(wait=True)
+        _writer.stop()
         _writer = None
-    forget()
-
-
-def forget() -> None:
-    """Forget what objects of another file showed."""
     _being_written.clear()
-    _last_shown.clear()
+    forget()
