@@ -21,6 +21,7 @@ from .operator_tools import GraphOperator, graph_for, told
 from .preferences import solver_command, wishes
 from .solver_connection import connect_to
 
+LONGEST_START = 60.0  # s for a program to tell its version
 REST = 0.02  # s for the solver, where there is no window whose clock would go on
 
 
@@ -227,15 +228,24 @@ class LOKI_OT_test_solver(bpy.types.Operator):
             version = client.server["version"]
             client.close()
         else:
-            words = [*solver_command(), "--version"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-            if done.returncode != 0:
-                raise InputError(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
-            version = done.stdout.strip()
-            if not version.startswith("wtloki"):
-                raise InputError(f"{words[0]} is another program: {version[:80]}")
+            version = _version_of([*solver_command(), "--version"])
         self.report({"INFO"}, f"The solver answers: {version}")
         return {"FINISHED"}
+
+
+def _version_of(words: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=LONGEST_START, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{words[0]} did not answer within {LONGEST_START:g} s") from None
+    if done.returncode != 0:
+        raise InputError(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
+    version = done.stdout.strip()
+    if not version.startswith("wtloki"):
+        raise InputError(f"{words[0]} is another program: {version[:80]}")
+    return version
 
 
 class LOKI_OT_save_graph(GraphOperator):

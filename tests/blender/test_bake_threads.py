@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from bridges.blender import bake as bake_module
-from bridges.blender import bakes, cache_files, clock, rendering, volumes
+from bridges.blender import bake_operators, bakes, cache_files, clock, rendering, volumes
 from bridges.blender.bake import Bake
 from bridges.blender.frame_keeper import FrameKeeper
 from bridges.blender.graph_tree import outputs_in
@@ -103,6 +103,18 @@ def test_orders_are_not_waited_for_and_a_refusal_comes_into_the_log(bake: Any) -
     wait_until(lambda: bake.log, bake.tick)
     assert (bake.log[0].level, bake.log[0].text) == ("error", "no room for a checkpoint")
     wait_until(lambda: run.cancel.passed, bake.tick)
+
+
+def test_a_solver_that_does_not_answer_is_not_waited_for_long(
+    scene: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "wtloki"
+    program.write_text("#!/bin/sh\nexec sleep 60\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("LOKI_COMMAND", str(program))
+    monkeypatch.setattr(bake_operators, "LONGEST_START", 0.2)
+    with pytest.raises(RuntimeError, match="did not answer within"):
+        bpy.ops.loki.test_solver()
 
 
 def test_a_bake_that_is_cancelled_while_it_connects_never_begins(
