@@ -51,6 +51,7 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
 from loki_core.objects.collider import Collider
 from loki_core.objects.curves import CurvesObject
+from loki_core.objects.hybrid import HybridObject
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
@@ -108,6 +109,7 @@ __all__ = [
     "GridDomain",
     "Group",
     "GuideOperator",
+    "HybridObject",
     "InputError",
     "Keyframes",
     "LokiError",

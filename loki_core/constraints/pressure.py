@@ -45,6 +45,8 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
+SPREAD_TOLERANCE = 1.0e-2  # of an excess of volume: what is left is corrected in the next step
+
 
 class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     """Keep the gas of every Volume in the Group incompressible."""
@@ -155,6 +157,23 @@ class PressureAction(Action, behavior=PressureMaterial):
         self.target.let_ambient_faces_flow()
         return q
 
+    def spread(self, excess: NDArray[np.float64], name: str, dt: float) -> None:
+        """Fill a face channel with the displacement [m] that takes an excess of volume away.
+
+        It is the potential one whose flux out of every cell is its excess [part of the cell], found
+        with the matrix of the last projection. Collective.
+        """
+        target, volume = self.target, self.target.volume
+        rhs = float(target.voxel_size) * excess
+        q = np.zeros_like(rhs)
+        report = self._solve.solve(
+            rhs, q, tol=SPREAD_TOLERANCE, max_iterations=int(self.settings.max_iterations)
+        )
+        self.iterations += report.iterations
+        mobility = self._mobility(dt)
+        self._subtract_gradient(q, mobility, name)
+        volume.mark_written(name)
+
     def gradient_push(self, dt: float) -> Array:
         """Velocity that the present pressure gives free gas in a time dt [m/s], faces with ghosts.
 
@@ -181,10 +200,10 @@ class PressureAction(Action, behavior=PressureMaterial):
             values: Array = volume.with_ghosts(push.name).copy()
         return values
 
-    def _subtract_gradient(self, q: Array, mobility: Array | None) -> None:
-        """Correct the velocity by the gradient of q [m/s], flat over local voxels. Collective."""
+    def _subtract_gradient(self, q: Array, mobility: Array | None, name: str = "velocity") -> None:
+        """Correct a face channel by the gradient of q, flat over local voxels. Collective."""
         target, volume = self.target, self.target.volume
-        flat = volume.local("velocity").reshape(-1)
+        flat = volume.local(name).reshape(-1)
         with volume.scratch("q", resolution=target.resolution) as scratch:
             volume.local(scratch.name).reshape(-1)[:] = q
             self.target.volume.refresh(scratch.name)
@@ -197,7 +216,7 @@ class PressureAction(Action, behavior=PressureMaterial):
                 target.resolution,
                 flat,
             )
-        volume.mark_written("velocity")
+        volume.mark_written(name)
 
     def _mobility(self, dt: float) -> Array | None:
         """Mobility of faces with ghosts, or None without drag."""
