@@ -74,7 +74,7 @@ class HybridObject(Behavior, kind="object"):
         0.0, minimum=0.0, maximum=1.0, doc="By how much start places differ from a regular lattice."
     )
     density_correction: float = parameter(
-        0.5, minimum=0.0, maximum=1.0, doc="Part of a wrong density that is corrected in a substep."
+        1.0, minimum=0.0, maximum=1.0, doc="Part of a wrong density that is corrected in a substep."
     )
 
     def voxel_size_hint(self) -> float | None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 MARGIN = 4  # voxels of air around particles that have faces
-FULL_ERROR = 0.5  # of a cell's volume that is corrected at once, at most
+FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
 
