@@ -16,7 +16,14 @@ from loki_core.keyframes import Keyframes
 from loki_core.parameter import Parameter
 
 from .compat import curve_collections
-from .declared_properties import decimal, plain_value, property_name, stored_value
+from .declared_properties import (
+    decimal,
+    plain_value,
+    property_name,
+    stored_value,
+    unset,
+    with_switch,
+)
 
 _INTERPOLATIONS = {"LINEAR": "linear", "CONSTANT": "step", "BEZIER": "smooth"}
 _MOST_ERROR = 1.0e-4  # of a key's handles, in frames or of the curve's range
@@ -150,15 +157,23 @@ def _interpolate(curve: Any, interpolation: str) -> None:
 
 def remove_animation(owner: bpy.types.ID, prefix: str) -> None:
     """Remove all F-curves and drivers whose data path begins with a prefix."""
+    for path in animated_paths(owner):
+        if path.startswith(prefix):
+            _remove_curves(owner, path)
+
+
+def _remove_curves(owner: bpy.types.ID, path: str) -> None:
     data = owner.animation_data
-    if data is None:
-        return
-    for path in [path for path in animated_paths(owner) if path.startswith(prefix)]:
-        for curve in [one for one in data.drivers if one.data_path == path]:
-            data.drivers.remove(curve)
-        for curves in curve_collections(owner):
-            for curve in [one for one in curves if one.data_path == path]:
-                curves.remove(curve)
+    for curves in (*curve_collections(owner), data.drivers if data is not None else ()):
+        for curve in [one for one in curves if one.data_path == path]:
+            curves.remove(curve)
+
+
+def reset(group: Any, name: str) -> None:
+    """Bring a property back to its default, without keyframes and drivers."""
+    for one in with_switch(group, name):
+        _remove_curves(group.id_data, group.path_from_id(one))
+    unset(group, name)
 
 
 def move_animation(owner: bpy.types.ID, renamed: Mapping[str, str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,17 @@ import bpy
 
 from loki_core.errors import InputError
 
-from . import bakes, cache_files, playback
+from . import bakes, cache_files, volumes
+from .bake import Bake
+from .baked_graph import document_with_drivers
+from .clock import tick_all
+from .messages import tell_later
 from .operator_tools import GraphOperator, graph_for, told
 from .preferences import solver_command, wishes
+from .solver_connection import connect_to
+
+LONGEST_START = 60.0  # s for a program to tell its version
+REST = 0.02  # s for the solver, where there is no window whose clock would go on
 
 
 class LOKI_OT_bake(GraphOperator):
@@ -44,10 +53,10 @@ class LOKI_OT_bake(GraphOperator):
         bake = bakes.start(tree, context.scene, from_frame=first)
         if not self.wait:
             return {"FINISHED"}
-        while not bake.is_over:
-            playback.tick_all()
-            bakes.rest()
-        playback.tick_all()
+        while not bake.is_over or volumes.is_writing():
+            tick_all()
+            time.sleep(REST)
+        tick_all()
         if bake.state != "finished":
             raise InputError(f"{bake.state}: {bake.message}")
         return {"FINISHED"}
@@ -77,7 +86,7 @@ class LOKI_OT_rebake(GraphOperator):
 class _Order(GraphOperator):
     """Tells the bake of the active graph something."""
 
-    def bake(self, context: Any) -> bakes.Bake:
+    def bake(self, context: Any) -> Bake:
         """Return the bake of the active graph."""
         found = bakes.bake_of(graph_for(context))
         if found is None:
@@ -107,12 +116,7 @@ class LOKI_OT_resume(_Order):
     @told
     def execute(self, context: Any) -> set[str]:
         """Resume; a bake that nobody follows any more is found first."""
-        tree = graph_for(context)
-        bake = bakes.bake_of(tree)
-        if bake is None or bake.is_over:
-            bakes.attach(tree, context.scene, resume=True)
-        else:
-            bake.resume()
+        bakes.resume(graph_for(context), context.scene)
         return {"FINISHED"}
 
 
@@ -207,7 +211,7 @@ class LOKI_OT_export(GraphOperator):
 def _finish(name: str, words: list[str]) -> None:
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     text = "exported" if done.returncode == 0 else done.stderr.strip()[-500:]
-    playback.tell_later(name, f"{name}: {text}")
+    tell_later(name, f"{name}: {text}")
 
 
 class LOKI_OT_test_solver(bpy.types.Operator):
@@ -220,19 +224,28 @@ class LOKI_OT_test_solver(bpy.types.Operator):
     def execute(self, context: Any) -> set[str]:
         """Run `wtloki version`, or connect to the server that is given."""
         if wishes().endpoint:
-            client = bakes.connect_to(Path.home(), wishes(), [])
+            client = connect_to(Path.home(), wishes(), [])
             version = client.server["version"]
             client.close()
         else:
-            words = [*solver_command(), "--version"]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
-            if done.returncode != 0:
-                raise InputError(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
-            version = done.stdout.strip()
-            if not version.startswith("wtloki"):
-                raise InputError(f"{words[0]} is another program: {version[:80]}")
+            version = _version_of([*solver_command(), "--version"])
         self.report({"INFO"}, f"The solver answers: {version}")
         return {"FINISHED"}
+
+
+def _version_of(words: list[str]) -> str:
+    try:
+        done = subprocess.run(
+            words, capture_output=True, text=True, timeout=LONGEST_START, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise InputError(f"{words[0]} did not answer within {LONGEST_START:g} s") from None
+    if done.returncode != 0:
+        raise InputError(f"{' '.join(words)}: {done.stderr.strip()[-300:]}")
+    version = done.stdout.strip()
+    if not version.startswith("wtloki"):
+        raise InputError(f"{words[0]} is another program: {version[:80]}")
+    return version
 
 
 class LOKI_OT_save_graph(GraphOperator):
@@ -247,7 +260,7 @@ class LOKI_OT_save_graph(GraphOperator):
     @told
     def execute(self, context: Any) -> set[str]:
         """Write the file."""
-        graph = bakes.document_of(graph_for(context), context.scene, with_drivers=True)
+        graph = document_with_drivers(graph_for(context), context.scene)
         Path(bpy.path.abspath(self.filepath)).write_text(graph.to_json(), encoding="utf-8")
         return {"FINISHED"}
 
@@ -258,7 +271,7 @@ class LOKI_OT_save_graph(GraphOperator):
         return {"RUNNING_MODAL"}
 
 
-def status_line(bake: bakes.Bake) -> str:
+def status_line(bake: Bake) -> str:
     """Return how far a bake is, in words."""
     if bake.frame is None or bake.is_over:
         return bake.state.capitalize()

@@ -66,13 +66,16 @@ def baked_frames(tree: Any) -> list[int]:
     return known[1]
 
 
-def read_stream(tree: Any, frame: int, name: str) -> Any | None:
-    """Return a result of a frame; None if the frame or the result is not there."""
+def reader_of(tree: Any) -> FrameCacheReader:
+    """Return what reads the frames of a graph that was baked."""
     folder = cache_folder(tree)
-    if folder is None or frame not in baked_frames(tree):
-        return None
-    reader = FrameCacheReader(folder)
-    return reader.read(frame, name) if name in reader.objects(frame) else None
+    assert folder is not None
+    return FrameCacheReader(folder)
+
+
+def types_in(reader: FrameCacheReader, frame: int) -> dict[str, str]:
+    """Return the types of the streams in a frame by the names of the results."""
+    return {name: parts[0]["type"] for name, parts in reader.index(frame)["objects"].items()}
 
 
 def what_is_missing(tree: Any) -> str:

@@ -9,6 +9,9 @@ import bpy
 #: Options of a property that holds a path which may begin with //, the folder of the file.
 BLEND_RELATIVE = {"PATH_SUPPORTS_BLEND_RELATIVE"} if bpy.app.version >= (4, 5, 0) else set()
 
+#: Handlers that are called when a file could not be opened.
+LOADING_FAILED: list[Any] = getattr(bpy.app.handlers, "load_post_fail", [])  # from 3.6 on
+
 
 def curve_collections(animated: bpy.types.ID) -> list[Any]:
     """Return the collections that hold the F-curves of a datablock."""
@@ -29,6 +32,25 @@ def draw_progress(layout: Any, *, factor: float, text: str) -> None:
         layout.progress(factor=factor, text=text)
     else:
         layout.label(text=text)
+
+
+def resample_as_drawn(node: Any) -> None:
+    """Let a Resample Curve node give the points that are drawn."""
+    if hasattr(node, "mode"):  # before 5.0
+        node.mode = "EVALUATED"
+    else:
+        node.inputs["Mode"].default_value = "Evaluated"
+
+
+def set_modifier_input(modifier: Any, key: str, value: Any) -> None:
+    """Set an input of a nodes modifier, if it has another value."""
+    if hasattr(modifier, "properties"):  # from 5.2 on
+        socket = getattr(modifier.properties.inputs, key)
+        if socket.value != value:
+            socket.value = value
+    elif modifier.get(key) != value:
+        modifier[key] = value
+        modifier.id_data.update_tag()
 
 
 def session_number(block: bpy.types.ID) -> int:

@@ -16,6 +16,7 @@ from loki_core.data.wireframe import Wireframe
 
 from .attributes import Remarks, read_attribute, read_channels
 from .axes import Placement
+from .compat import resample_as_drawn
 from .scratch_scene import nodes_applied
 from .stream_memory import Record
 
@@ -142,9 +143,6 @@ def _has_handles(curves: bpy.types.Curves) -> bool:
 def _add_resampling(holder: Any, tree: Any, geometry: Any) -> Any:
     """Let the points of curves be those that are drawn."""
     resample = tree.nodes.new("GeometryNodeResampleCurve")
-    if hasattr(resample, "mode"):  # before 5.0
-        resample.mode = "EVALUATED"
-    else:
-        resample.inputs["Mode"].default_value = "Evaluated"
+    resample_as_drawn(resample)
     tree.links.new(geometry, resample.inputs["Curve"])
     return resample.outputs["Curve"]

@@ -265,11 +265,15 @@ def set_value(group: Any, parameter: Parameter, value: Any) -> None:
     setattr(group, own, _stored(parameter, value))
 
 
-def reset(group: Any, parameter: Parameter) -> None:
-    """Go back to the default."""
-    own = property_name(parameter.name)
-    for name in (own, own + GIVEN) if parameter.type.optional else (own,):
-        group.property_unset(name)
+def with_switch(group: Any, name: str) -> list[str]:
+    """Return a property and, if its value may be none, the switch beside it."""
+    return [one for one in (name, name + GIVEN) if one in group.bl_rna.properties]
+
+
+def unset(group: Any, name: str) -> None:
+    """Bring a property back to its default."""
+    for one in with_switch(group, name):
+        group.property_unset(one)
     _tell(group, None)
 
 
@@ -296,4 +300,4 @@ def set_values(group: Any, declaration: type[Declaration], values: Mapping[str, 
         if name in values:
             set_value(group, parameter, values[name])
         elif is_set(group, parameter):
-            reset(group, parameter)
+            unset(group, property_name(name))

@@ -19,7 +19,8 @@ from loki_core.solver_settings import SolverSettings
 from loki_graph.exposed_parameters import Exposed, find_parameter
 from loki_graph.graph import Graph
 
-from .declared_properties import GIVEN, property_name, set_value
+from . import animation
+from .declared_properties import property_name, set_value
 from .setup_rows import behavior_of, path_of_row, values_of
 
 SWITCH = "enabled"
@@ -131,16 +132,23 @@ def expose(tree: Any, node: Any, row: Any, parameter: str) -> Any:
     return entry
 
 
-def reset(entry: Any, target: Target) -> None:
-    """Bring a value back to what the graph's author gave as its default."""
+def reset(entry: Any, target: Target, *, frames_per_second: float, start: int) -> None:
+    """Bring a value back to what the graph's author gave as its default, which may be keyframes."""
+    animation.reset(target.owner, target.property)
     default = json.loads(entry.limits or "{}").get("default")
+    if default is None:
+        return
     if target.parameter is None:
-        target.owner.property_unset(target.property)
-    elif default is None or isinstance(default, dict):
-        for name in (target.property, target.property + GIVEN):
-            if hasattr(target.owner, name):
-                target.owner.property_unset(name)
+        setattr(target.owner, target.property, default)
+        return
+    checked = target.parameter.check(default, entry.title)
+    if isinstance(checked, Keyframes):
+        animation.insert_keyframes(
+            target.owner,
+            target.parameter,
+            checked,
+            frames_per_second=frames_per_second,
+            start=start,
+        )
     else:
-        checked = target.parameter.check(default, entry.title)
-        if not isinstance(checked, Keyframes):
-            set_value(target.owner, target.parameter, checked)
+        set_value(target.owner, target.parameter, checked)

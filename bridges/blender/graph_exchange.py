@@ -30,7 +30,7 @@ from .animation import (
     sampled_keyframes,
 )
 from .declared_properties import set_values
-from .graph_tree import NODE, TREE
+from .graph_tree import NODE, TREE, is_loki, loki_name
 from .scene_time import go_home, time_of
 
 COLUMN, LINE = 260.0, 200.0  # between nodes of a new tree
@@ -38,11 +38,6 @@ CLOCK = ("frames_per_second", "start_frame")
 
 
 # -- to a Loki Graph ------------------------------------------------------------------------------
-
-
-def loki_name(name: str) -> str:
-    """Return the name of a node as a Loki Graph can have it: Blender's "Merge.001" has a dot."""
-    return "".join(one if one.isalnum() or one in "_- " else "_" for one in name).strip() or "node"
 
 
 def graph_of(
@@ -114,11 +109,6 @@ def _exposed(tree: Any, names: Mapping[str, str]) -> list[Any]:
             continue  # its node is muted
         found.append(replace(one, target=names[name] + one.target[len(name) :]))
     return found
-
-
-def is_loki(node: Any) -> bool:
-    """Whether a node stands for one of a Loki Graph; frames and reroutes do not."""
-    return hasattr(node, "declaration")
 
 
 def links_of(tree: Any) -> list[tuple[Any, Any, Any, Any]]:

@@ -63,6 +63,30 @@ def graphs() -> list[Any]:
     return [tree for tree in bpy.data.node_groups if is_graph(tree)]
 
 
+def is_loki(node: Any) -> bool:
+    """Whether a node stands for one of a Loki Graph; frames and reroutes do not."""
+    return hasattr(node, "declaration")
+
+
+def loki_name(name: str) -> str:
+    """Return the name of a node as a Loki Graph can have it: Blender's "Merge.001" has a dot."""
+    return "".join(one if one.isalnum() or one in "_- " else "_" for one in name).strip() or "node"
+
+
+def inputs_in(tree: Any) -> list[Any]:
+    """Return the Host Inputs of a graph, those apart that are muted."""
+    return _nodes_in(tree, HostInputNode)
+
+
+def outputs_in(tree: Any) -> list[Any]:
+    """Return the Outputs of a graph, those apart that are muted."""
+    return _nodes_in(tree, OutputNode)
+
+
+def _nodes_in(tree: Any, kind: type[Any]) -> list[Any]:
+    return [node for node in tree.nodes if isinstance(node, kind) and not node.mute]
+
+
 class LokiGraph(bpy.types.NodeTree):
     """What is simulated: data from the scene, a solver, and what becomes of the results."""
 
@@ -226,6 +250,12 @@ class HostInputNode(LokiNode):
             layout.prop(part, "samples")
         draw_values(layout, self.values, self.declaration)
 
+    @property
+    def stream_name(self) -> str:
+        """What its stream is called in the Loki Graph."""
+        made: Any = self.loki_node({})
+        return str(made.stream_name(loki_name(self.name)))
+
     def sources(self) -> list[Any]:
         """Return the objects that are read, in the order of their names."""
         part = self.part
@@ -243,6 +273,12 @@ class OutputNode(LokiNode):
         """Show where the result goes."""
         layout.prop(self.part, "target", text="")
         draw_values(layout, self.values, self.declaration)
+
+    @property
+    def result_name(self) -> str:
+        """What its result is called in the frames."""
+        made: Any = self.loki_node({})
+        return str(made.output_name(loki_name(self.name)))
 
 
 SPECIAL = {"SolverSetupNode": SolverNode, "HostInput": HostInputNode, "Output": OutputNode}

@@ -88,6 +88,7 @@ def show_volume(
     *,
     label: str | None = None,
     frame: int | None = None,
+    is_held: bool = False,
     target: bpy.types.Object | None = None,
     collection: bpy.types.Collection | None = None,
 ) -> bpy.types.Object:
@@ -98,16 +99,17 @@ def show_volume(
         label: Of a new object; None takes `name`.
         frame: The frame that is shown next. If its file was written again since Blender has read
             it, Blender is given another name of the file: it never looks at a path twice.
+        is_held: Show that frame alone, whatever the time is.
         target: The object to be updated; None makes a new one.
         collection: Where a new object goes; None is the active one.
     """
     holder = result_object(label or name, "VOLUME", target, collection)
     volume = holder.data
     path = volume_path(folder, name, frames[0])
-    again = None if frame is None else name_for_blender(volume_path(folder, name, frame))
+    alone = None if frame is None else _file_alone(volume_path(folder, name, frame), is_held)
     settings = {
-        "filepath": _relative(again or path),
-        "is_sequence": again is None,
+        "filepath": _relative(alone or path),
+        "is_sequence": alone is None,
         "frame_start": frames[0],
         "frame_duration": frames[-1] - frames[0] + 1,
         "frame_offset": frames[0] - 1,
@@ -120,6 +122,12 @@ def show_volume(
             setattr(volume, key, value)
     stand(holder, volume_matrix(axes))
     return holder
+
+
+def _file_alone(path: Path, is_held: bool) -> Path | None:
+    """Return the file that is shown in place of the sequence; None for the sequence."""
+    again = name_for_blender(path)
+    return path if again is None and is_held else again
 
 
 def _boundary(body: Body, remarks: Remarks) -> Surface:

@@ -17,8 +17,7 @@ from loki_core.errors import InputError
 from loki_core.parameter import Parameter
 from loki_core.sparse_parameters import channel_names
 
-from .graph_exchange import is_loki
-from .graph_tree import graphs
+from .graph_tree import graphs, inputs_in, outputs_in
 from .operator_tools import solver_node, told
 from .setup_rows import behavior_of, name_of, values_of
 
@@ -36,22 +35,15 @@ class Overridable(NamedTuple):
 
 def uses_of(source: Any) -> list[tuple[Any, Any]]:
     """Return the graphs and Host Inputs that read an object."""
-    found = []
-    for tree in graphs():
-        for node in tree.nodes:
-            is_input = is_loki(node) and node.declaration.__name__ == "HostInput"
-            if is_input and source in node.sources():
-                found.append((tree, node))
-    return found
+    return [
+        (tree, node) for tree in graphs() for node in inputs_in(tree) if source in node.sources()
+    ]
 
 
 def shown_by(source: Any) -> list[tuple[Any, Any]]:
     """Return the graphs and Outputs whose result an object shows."""
     return [
-        (tree, node)
-        for tree in graphs()
-        for node in tree.nodes
-        if is_loki(node) and node.declaration.__name__ == "Output" and node.part.target is source
+        (tree, node) for tree in graphs() for node in outputs_in(tree) if node.part.target is source
     ]
 
 
@@ -80,9 +72,7 @@ def painted_on(source: Any) -> set[str]:
 def overridden_by(tree: Any, channels: tuple[str, ...]) -> str:
     """Return in words which objects of a graph bring channels of some names."""
     found = []
-    for node in tree.nodes:
-        if not is_loki(node) or node.declaration.__name__ != "HostInput":
-            continue
+    for node in inputs_in(tree):
         for source in node.sources():
             own = painted_on(source) | {one.channel for one in source.loki.overrides}
             names = [c for c in channels if c in own or f"{c}_scale" in own]
@@ -140,8 +130,13 @@ class LOKI_OT_override_add(_OnObject):
         """Add an entry that begins with the Behavior's value."""
         one = _find(context.object, self.channel)
         settings = context.object.loki
-        if any(entry.channel == one.channel for entry in settings.overrides):
-            return {"CANCELLED"}
+        there = [entry.channel for entry in settings.overrides]
+        if one.channel in there:
+            settings.active = there.index(one.channel)
+            raise InputError(
+                f"{context.object.name} has a value of its own for {one.label} already: change it "
+                "in the list"
+            )
         entry = settings.overrides.add()
         entry.channel = one.channel
         entry.size = one.parameter.type.components

@@ -6,8 +6,7 @@ from typing import Any
 
 import bpy
 
-from .graph_exchange import is_loki
-from .graph_tree import graphs
+from .graph_tree import graphs, inputs_in
 from .object_overrides import overridables, painted_on, shown_by, uses_of
 
 
@@ -69,9 +68,7 @@ class LOKI_PT_object(bpy.types.Panel):
 
     def _draw_free_inputs(self, layout: Any) -> None:
         for tree in graphs():
-            for node in tree.nodes:
-                if not is_loki(node) or node.declaration.__name__ != "HostInput":
-                    continue
+            for node in inputs_in(tree):
                 if node.part.source is None:
                     text = f"Use as {node.label or node.name} of {tree.name}"
                     operator = layout.operator("loki.use_object", text=text)

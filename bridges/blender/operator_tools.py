@@ -10,10 +10,7 @@ import bpy
 
 from loki_core.errors import InputError, LokiError
 
-from .graph_exchange import is_loki
-from .graph_tree import graphs, is_graph
-
-SOLVER = "SolverSetupNode"
+from .graph_tree import SolverNode, graphs, is_graph
 
 
 def told(execute: Callable[[Any, Any], set[str]]) -> Callable[[Any, Any], set[str]]:
@@ -61,7 +58,7 @@ def solver_node(tree: Any) -> Any:
     """Return the Solver Setup that panels show: the active node, or the first; None without."""
     if tree is None:
         return None
-    solvers = [node for node in tree.nodes if is_loki(node) and node.declaration.__name__ == SOLVER]
+    solvers = [node for node in tree.nodes if isinstance(node, SolverNode)]
     if tree.nodes.active in solvers:
         return tree.nodes.active
     return solvers[0] if solvers else None

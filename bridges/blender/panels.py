@@ -9,13 +9,16 @@ import bpy
 from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import channel_names
 
-from . import bakes, cache_files, exposed, playback
+from . import bakes, cache_files, exposed
 from .bake_operators import status_line
+from .baked_graph import frame_range
 from .compat import draw_progress
-from .graph_exchange import CLOCK, is_loki
-from .graph_tree import TREE, title_of
+from .graph_exchange import CLOCK
+from .graph_tree import TREE, inputs_in, title_of
+from .messages import message_of
 from .object_overrides import overridden_by
 from .operator_tools import active_graph, solver_node
+from .out_of_date import is_out_of_date
 from .parameter_layout import draw_value, draw_values
 from .setup_rows import behavior_of, name_of, rows_below, values_of
 
@@ -127,14 +130,10 @@ def _draw_inputs(layout: Any, tree: Any) -> None:
     box = layout.column(align=True)
     box.use_property_split = True
     box.use_property_decorate = False
-    for node in tree.nodes:
-        if not is_loki(node):
-            continue
-        kind = node.declaration.__name__
-        if kind == "HostInput":
-            row = box.row()
-            row.alert = not node.sources()
-            row.prop(node.part, "source", text=node.label or node.name)
+    for node in inputs_in(tree):
+        row = box.row()
+        row.alert = not node.sources()
+        row.prop(node.part, "source", text=node.label or node.name)
 
 
 class LOKI_PT_bake(_Sidebar, bpy.types.Panel):
@@ -161,7 +160,7 @@ class LOKI_PT_bake(_Sidebar, bpy.types.Panel):
         if bake is not None:
             _draw_figures(layout, bake)
             _draw_log(layout, bake)
-        message = playback.message_of(tree)
+        message = message_of(tree)
         if message:
             _draw_text(layout, message, "INFO")
 
@@ -171,7 +170,7 @@ def _draw_start(layout: Any, tree: Any, context: Any, bake: Any) -> None:
     row = layout.row(align=True)
     row.scale_y = 1.4
     row.operator("loki.bake", icon="PHYSICS", text="Bake" if not frames else "Bake Again")
-    first, last = bakes.frame_range(tree, context.scene)
+    first, last = frame_range(tree, context.scene)
     row = layout.row(align=True)
     if frames and frames[-1] < last:
         row.operator("loki.resume", icon="PLAY")
@@ -181,7 +180,7 @@ def _draw_start(layout: Any, tree: Any, context: Any, bake: Any) -> None:
         there = f"{len(frames)} of {last - first + 1} frames: {frames[0]} to {frames[-1]}"
         row = layout.row(align=True)
         row.label(text=there, icon="CHECKMARK")
-        if bakes.is_out_of_date(tree, context.scene):
+        if is_out_of_date(tree, context.scene):
             layout.label(text="Values have changed since", icon="FILE_REFRESH")
         row.operator("loki.export", text="", icon="EXPORT")
         row.operator("loki.free", text="", icon="TRASH")

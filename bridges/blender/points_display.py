@@ -10,6 +10,7 @@ from typing import Any
 
 import bpy
 
+from .compat import set_modifier_input
 from .scratch_scene import geometry_ends
 
 NAME = "Loki Points"
@@ -73,12 +74,7 @@ def _identifier(tree: Any, name: str) -> str:
 
 
 def _set_input(modifier: Any, name: str, value: Any) -> None:
-    """Set an input of a nodes modifier, if there is one and it has another value."""
+    """Set an input of a nodes modifier, if there is one."""
     key = _identifier(modifier.node_group, name)
-    if key and hasattr(modifier, "properties"):  # from 5.2 on
-        socket = getattr(modifier.properties.inputs, key)
-        if socket.value != value:
-            socket.value = value
-    elif key and modifier.get(key) != value:
-        modifier[key] = value
-        modifier.id_data.update_tag()
+    if key:
+        set_modifier_input(modifier, key, value)

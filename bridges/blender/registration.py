@@ -13,7 +13,6 @@ from loki_graph.sockets import SOCKET_TYPES
 
 from . import (
     bake_operators,
-    bakes,
     declared_properties,
     file_events,
     graph_tree,
@@ -21,6 +20,7 @@ from . import (
     node_parts,
     object_overrides,
     object_panel,
+    out_of_date,
     panels,
     settings,
     setup_operators,
@@ -88,7 +88,7 @@ def register_data() -> None:
     bpy.types.Scene.loki = bpy.props.PointerProperty(type=settings.SceneSettings)
     bpy.types.Object.loki = bpy.props.PointerProperty(type=settings.ObjectSettings)
     declared_properties.on_change(graph_tree.sync_sockets_of)
-    declared_properties.on_change(lambda group: bakes.note_edit(group.id_data))
+    declared_properties.on_change(lambda group: out_of_date.note_edit(group.id_data))
     graph_tree.set_complete(True)
 
 

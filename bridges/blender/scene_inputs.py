@@ -16,7 +16,7 @@ from loki_core.errors import InputError
 
 from .axes import Axes
 from .compat import session_number
-from .graph_exchange import is_loki, loki_name
+from .graph_tree import inputs_in
 from .host_to_loki import streams_of
 from .scene_time import time_of
 
@@ -140,9 +140,4 @@ def inputs_of(tree: Any, scene: Any) -> dict[str, SceneInput]:
     Raises:
         InputError: A Host Input has no object.
     """
-    found = {}
-    for node in tree.nodes:
-        if is_loki(node) and node.declaration.__name__ == "HostInput" and not node.mute:
-            made = node.loki_node({})
-            found[made.stream_name(loki_name(node.name))] = SceneInput(node, scene)
-    return found
+    return {node.stream_name: SceneInput(node, scene) for node in inputs_in(tree)}

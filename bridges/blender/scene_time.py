@@ -29,6 +29,11 @@ def is_away(scene: Any) -> bool:
     return scene.name in _home
 
 
+def forget() -> None:
+    """Forget where users were, since the scenes are others."""
+    _home.clear()
+
+
 def go_home() -> None:
     """Bring all scenes back to the time their users had chosen."""
     for name, time in list(_home.items()):

@@ -9,8 +9,8 @@ import bpy
 from loki_core.behavior import KINDS, registry
 
 from . import exposed
-from .animation import move_animation, remove_animation
-from .declared_properties import GIVEN
+from .animation import move_animation, remove_animation, reset
+from .baked_graph import rate_of
 from .graph_tree import title_of
 from .operator_tools import GraphOperator, graph_for, node_by_number, solver_for, told
 from .setup_rows import (
@@ -178,7 +178,7 @@ class LOKI_OT_setup_move(GraphOperator):
 
 
 class LOKI_OT_reset_value(bpy.types.Operator):
-    """Go back to the default value"""
+    """Go back to the default value, without keyframes and drivers"""
 
     bl_idname = "loki.reset_value"
     bl_label = "Reset to Default"
@@ -189,16 +189,9 @@ class LOKI_OT_reset_value(bpy.types.Operator):
 
     @told
     def execute(self, context: Any) -> set[str]:
-        """Unset the property, and the switch beside it."""
-        tree = graph_for(context, self.owner)
+        """Unset the property, and remove its keyframes and driver."""
         group, _, name = self.path.rpartition(".")
-        owner = tree.path_resolve(group)
-        for one in (name, name + GIVEN):
-            if one in owner.bl_rna.properties:
-                owner.property_unset(one)
-        for node in tree.nodes:
-            if hasattr(node, "sync_sockets"):
-                node.sync_sockets()
+        reset(graph_for(context, self.owner).path_resolve(group), name)
         return {"FINISHED"}
 
 
@@ -231,7 +224,7 @@ class LOKI_OT_expose(GraphOperator):
 
 
 class LOKI_OT_reset_exposed(GraphOperator):
-    """Go back to the value that the simulation came with"""
+    """Go back to the value that the simulation came with, without keyframes and drivers"""
 
     bl_idname = "loki.reset_exposed"
     bl_label = "Reset"
@@ -242,9 +235,10 @@ class LOKI_OT_reset_exposed(GraphOperator):
     @told
     def execute(self, context: Any) -> set[str]:
         """Reset one exposed parameter, or all of them."""
+        rate, start = rate_of(context.scene), context.scene.frame_start
         for entry, target in exposed.targets(graph_for(context)):
             if target is not None and self.title in ("", entry.title):
-                exposed.reset(entry, target)
+                exposed.reset(entry, target, frames_per_second=rate, start=start)
         return {"FINISHED"}
 
 

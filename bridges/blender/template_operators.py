@@ -12,8 +12,9 @@ from loki_graph.graph import Graph
 from loki_graph.graph_document import read_graph
 from loki_graph.templates import find_template, templates
 
-from . import bakes
-from .graph_exchange import is_loki, loki_name, new_tree
+from .baked_graph import rate_of
+from .graph_exchange import new_tree
+from .graph_tree import inputs_in
 from .loki_to_host import show
 from .operator_tools import told
 from .result_objects import RESULT
@@ -52,10 +53,8 @@ class LOKI_OT_add_template(bpy.types.Operator):
         tree = add_graph(context.scene, template.graph())
         tree.name = template.label
         suggested = {} if is_used else template.suggested_inputs()
-        for node in tree.nodes:
-            if not is_loki(node) or node.declaration.__name__ != "HostInput":
-                continue
-            name = node.loki_node({}).stream_name(loki_name(node.name))
+        for node in inputs_in(tree):
+            name = node.stream_name
             if is_used:
                 node.part.source = source
             elif name in suggested:
@@ -77,7 +76,7 @@ def _new_object(context: Any, stream: Any, label: str) -> Any:
 
 def add_graph(scene: Any, graph: Graph) -> Any:
     """Make the node tree of a graph and let the scene's panels show it."""
-    tree = new_tree(graph, frames_per_second=bakes.rate_of(scene), start=scene.frame_start)
+    tree = new_tree(graph, frames_per_second=rate_of(scene), start=scene.frame_start)
     scene.loki.graph = tree
     return tree
 

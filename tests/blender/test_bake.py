@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,45 +12,25 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender import bakes, cache_files, exposed, playback
-from bridges.blender.declared_properties import set_value
+from bridges.blender import bakes, cache_files
+from bridges.blender.baked_graph import frame_range
+from bridges.blender.clock import tick_all
+from bridges.blender.graph_tree import outputs_in
+from bridges.blender.messages import message_of
+from bridges.blender.operator_tools import solver_node
+from bridges.blender.out_of_date import has_changed
 from bridges.blender.scene_inputs import inputs_of
 from bridges.blender.scene_time import go_home
 from serialization.atomic_file import write_packed
 from serialization.frame_cache import FrameCacheReader
+from tests.blender.baking import hair_of_few_strands, pump, set_exposed
 from tests.blender.conftest import solver_program
-
-LONGEST = float(os.environ.get("LOKI_TEST_SECONDS", "300"))  # the first bake compiles kernels
-
-
-def set_exposed(tree: Any, **values: Any) -> None:
-    found = {entry.title: target for entry, target in exposed.targets(tree)}
-    for name, value in values.items():
-        set_value(found[name].owner, found[name].parameter, value)
 
 
 @pytest.fixture
 def hair(scene: Any, tmp_path: Path) -> Any:
     """Hair in wind on a ball, few strands, in a file that was saved."""
-    scene.frame_start, scene.frame_end = 1, 10
-    bpy.ops.loki.add_template(template="hair_in_wind")
-    tree = scene.loki.graph
-    set_exposed(tree, hair_count=60, wind_detail=0.1)
-    tree.loki.checkpoint_every = 2
-    bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
-    return tree
-
-
-def pump(until: Any) -> None:
-    """Let the clock of the add-on run until something is so."""
-    end = time.monotonic() + LONGEST
-    while not until():
-        playback.tick_all()
-        assert time.monotonic() < end, [
-            (b.state, b.message, list(b.log)) for _, b in bakes.all_bakes()
-        ]
-        time.sleep(0.02)
-    playback.tick_all()
+    return hair_of_few_strands(scene, str(tmp_path / "shot.blend"))
 
 
 def positions_of(shown: Any) -> np.ndarray:
@@ -64,7 +43,7 @@ def positions_of(shown: Any) -> np.ndarray:
 
 
 def target_of(tree: Any) -> Any:
-    [(node, _)] = playback.outputs_of(tree)
+    [node] = outputs_in(tree)
     return node.part.target
 
 
@@ -75,10 +54,10 @@ def run_alone(tree: Any, scene: Any, folder: Path, *, frames: str) -> FrameCache
     assert bpy.ops.loki.save_graph(filepath=str(file)) == {"FINISHED"}
     words = [str(solver_program()), "run", str(file), "--frames", frames]
     words += ["--output", str(folder / "cache")]
-    first = bakes.frame_range(tree, scene)[0]
+    first = frame_range(tree, scene)[0]
     for name, one in inputs_of(tree, scene).items():
         if one.is_animated:
-            last = bakes.frame_range(tree, scene)[1]
+            last = frame_range(tree, scene)[1]
             for frame in range(first, last + 1):
                 write_packed(folder / f"{name}.{frame:04d}.loki", one.at(frame))
             words += ["--input", f"{name}={folder / name}.####.loki"]
@@ -145,6 +124,23 @@ def test_cancel_in_the_middle_and_resume(hair: Any, scene: Any) -> None:
     pump(lambda: bake.is_over)
 
 
+def test_resume_goes_on_to_an_end_that_was_moved(hair: Any, scene: Any, tmp_path: Path) -> None:
+    scene.frame_end = 3
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_start, scene.frame_end = 2, 6  # the bake still begins where it began
+    bpy.ops.loki.resume()
+    bake = bakes.bake_of(hair)
+    pump(lambda: bake.is_over)
+    assert bake.state == "finished"
+    assert cache_files.baked_frames(hair) == [1, 2, 3, 4, 5, 6]
+    scene.frame_start = 1
+    alone = run_alone(hair, scene, tmp_path / "alone", frames="1-6")
+    [name] = alone.objects(6)
+    scene.frame_set(6)
+    expected = alone.read(6, name).positions.astype(np.float32)
+    assert np.array_equal(positions_of(target_of(hair)), expected)
+
+
 def worker_of(tree: Any) -> int:
     """Return the process of the solver: the child of the server that runs the bake."""
     folder = str(cache_files.run_folder(tree))
@@ -179,7 +175,7 @@ def test_a_bake_from_a_frame_on_keeps_what_is_before(hair: Any, scene: Any) -> N
     scene.frame_set(10)
     late = positions_of(target_of(hair))
     set_exposed(hair, wind=(20.0, 0.0, 0.0))
-    assert bakes.has_changed(hair, scene)
+    assert has_changed(hair, scene)
     assert bpy.ops.loki.bake(wait=True, from_frame=7) == {"FINISHED"}
     scene.frame_set(5)
     assert np.array_equal(positions_of(target_of(hair)), early)
@@ -211,7 +207,7 @@ def test_a_file_that_was_saved_while_it_baked_opens_and_finds_its_frames(
     elsewhere.mkdir()
     (tmp_path / "shot.blend").rename(elsewhere / "shot.blend")
     bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
-    assert "not in" in playback.message_of(bpy.context.scene.loki.graph)
+    assert "not in" in message_of(bpy.context.scene.loki.graph)
     (tmp_path / "loki_cache").rename(elsewhere / "loki_cache")
     bpy.ops.wm.open_mainfile(filepath=str(elsewhere / "shot.blend"))
     assert len(cache_files.baked_frames(bpy.context.scene.loki.graph)) > 2
@@ -241,7 +237,7 @@ def test_a_graph_that_is_removed_ends_its_bake(hair: Any, scene: Any) -> None:
     bake = bakes.bake_of(hair)
     pump(lambda: bake.frame is not None)
     bpy.data.node_groups.remove(hair)
-    playback.tick_all()
+    tick_all()
     assert list(bakes.all_bakes()) == []
 
 
@@ -276,11 +272,11 @@ def test_a_copied_graph_bakes_into_a_folder_of_its_own(hair: Any, scene: Any) ->
 
 def test_an_object_that_loki_did_not_make_is_not_overwritten(hair: Any, scene: Any) -> None:
     scene.frame_end = 2
-    [(node, _)] = playback.outputs_of(hair)
+    [node] = outputs_in(hair)
     node.part.target = bpy.data.objects["Head"]
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
     assert len(bpy.data.objects["Head"].data.vertices) > 100
-    assert "would be overwritten" in playback.message_of(hair)
+    assert "would be overwritten" in message_of(hair)
 
 
 def test_another_scene_does_not_move_the_results(hair: Any, scene: Any) -> None:
@@ -342,6 +338,34 @@ def test_what_is_missing_is_said_before_anything_runs(scene: Any) -> None:
     assert bakes.bake_of(tree) is None
 
 
+def test_a_graph_without_solver_objects_or_outputs_is_refused(hair: Any, scene: Any) -> None:
+    [output] = outputs_in(hair)
+    output.mute = True
+    with pytest.raises(RuntimeError, match="has no Output"):
+        bpy.ops.loki.bake()
+    output.mute = False
+    solver = solver_node(hair)
+    for row in solver.part.rows:
+        row.enabled = False
+    solver.sync_sockets()
+    with pytest.raises(RuntimeError, match="no Object that is switched on"):
+        bpy.ops.loki.bake()
+    hair.nodes.remove(solver)
+    with pytest.raises(RuntimeError, match="has no Solver Setup"):
+        bpy.ops.loki.bake()
+    assert bakes.bake_of(hair) is None
+
+
+def test_a_second_override_of_a_value_is_refused_with_words(hair: Any) -> None:
+    bpy.context.view_layer.objects.active = bpy.data.objects["Head"]
+    for channel in ("curves_radius", "collision_friction_coefficient"):
+        assert bpy.ops.loki.override_add(channel=channel) == {"FINISHED"}
+    with pytest.raises(RuntimeError, match=r"has a value of its own for .* already"):
+        bpy.ops.loki.override_add(channel="curves_radius")
+    settings = bpy.data.objects["Head"].loki
+    assert len(settings.overrides) == 2 and settings.active == 0
+
+
 def test_overrides_of_an_object_reach_the_solver(hair: Any, scene: Any) -> None:
     bpy.context.view_layer.objects.active = bpy.data.objects["Head"]
     assert bpy.ops.loki.paint_override(channel="curves_radius") == {"FINISHED"}
@@ -360,7 +384,7 @@ def test_other_templates_bake_and_show(scene: Any, tmp_path: Path, template: str
     bpy.ops.wm.save_as_mainfile(filepath=str(tmp_path / "shot.blend"))
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
     scene.frame_set(3)
-    [(node, _), *_] = playback.outputs_of(tree)
+    [node, *_] = outputs_in(tree)
     shown = node.part.target
     if template == "fountain":
         assert len(shown.data.vertices) > 0 and "velocity" in shown.data.attributes

@@ -8,8 +8,9 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import animation, bakes, exposed, graph_exchange
-from bridges.blender.graph_tree import NODE
+from bridges.blender import animation, exposed, graph_exchange
+from bridges.blender.baked_graph import document_with_drivers
+from bridges.blender.graph_tree import NODE, inputs_in, outputs_in
 from bridges.blender.node_parts import remove_unused_parts
 from loki_core.keyframes import Keyframes
 from loki_core.setup_document import read_setup
@@ -125,6 +126,40 @@ def test_values_that_nobody_set_stay_defaults_and_reset_brings_them_back(scene: 
     assert graph_of(tree).nodes[node.name].setup.children[0].acceleration == (0.0, -9.81, 0.0)
 
 
+def test_reset_also_removes_keyframes_and_drivers(scene: Any) -> None:
+    bpy.ops.loki.new_graph()
+    tree = scene.loki.graph
+    node = tree.nodes.new(NODE + "SolverSetupNode")
+    bpy.ops.loki.setup_add(what="TurbulenceForce")
+    values = node.part.rows[0].p_TurbulenceForce
+    default = values.acceleration
+    values.acceleration = 2.0 * default + 1.0
+    values.keyframe_insert("acceleration", frame=1)
+    values.driver_add("scale").driver.expression = "frame"
+    bpy.ops.loki.reset_value(owner=tree.name, path=values.path_from_id("acceleration"))
+    assert list(animation.animated_paths(tree)) == [values.path_from_id("scale")]
+    bpy.ops.loki.reset_value(owner=tree.name, path=values.path_from_id("scale"))
+    assert animation.animated_paths(tree) == {}
+    scene.frame_set(5)
+    assert values.acceleration == default and not values.is_property_set("scale")
+
+
+def test_reset_of_an_exposed_value_brings_back_what_the_simulation_came_with(scene: Any) -> None:
+    graph = find_template("hair_in_wind").graph()
+    graph = graph.expose("solver/CoupledDragForce.normal_coefficient", name="drag")
+    tree = scene.loki.graph = tree_of(graph)
+    came_with = as_frames(graph_of(tree))
+    found = {entry.title: target for entry, target in exposed.targets(tree)}
+    for name in ("length", "drag", "gusts"):
+        owner, own = found[name].owner, found[name].property
+        setattr(owner, own, 0.123)
+        owner.keyframe_insert(own, frame=3)
+    found["stiffness"].owner.driver_add(found["stiffness"].property)
+    assert as_frames(graph_of(tree)) != came_with
+    bpy.ops.loki.reset_exposed()
+    assert as_frames(graph_of(tree)) == came_with
+
+
 def test_animation_follows_rows_that_move_and_goes_with_rows_that_go(scene: Any) -> None:
     bpy.ops.loki.new_graph()
     tree = scene.loki.graph
@@ -163,7 +198,7 @@ def test_a_curve_that_loki_does_not_know_is_sampled_and_a_driver_too(scene: Any)
     scene.frame_end = 50
     driver = values.driver_add("scale").driver
     driver.expression = "0.1 + frame / 100"
-    setup = bakes.document_of(tree, scene, with_drivers=True).nodes["Solver Setup"].setup
+    setup = document_with_drivers(tree, scene).nodes["Solver Setup"].setup
     force = setup.get("TurbulenceForce")
     [curve] = animation.animated_paths(tree)["loki.parts[0].rows[0].p_TurbulenceForce.acceleration"]
     for frame in (1, 7, 23, 50):
@@ -235,3 +270,12 @@ def test_what_cannot_be_connected_is_marked(scene: Any) -> None:
     link = tree.links.new(volume.outputs["out"], points.inputs["in"])
     tree.update()
     assert not link.is_valid
+
+
+def test_inputs_and_outputs_of_a_graph_are_those_that_are_not_muted(scene: Any) -> None:
+    tree = tree_of(find_template("hair_in_wind").graph())
+    assert [node.stream_name for node in inputs_in(tree)] == ["head"]
+    assert [node.result_name for node in outputs_in(tree)] == ["hair"]
+    for node in (*inputs_in(tree), *outputs_in(tree)):
+        node.mute = True
+    assert inputs_in(tree) == outputs_in(tree) == []
