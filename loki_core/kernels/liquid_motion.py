@@ -18,10 +18,14 @@ import numpy as np
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.mac_grid import EMPTY_CODE, SIDE_NO_SLIP, SIDE_OPEN
 
+#: Voxels that a particle is moved at most because there are too many: faces that solids nearly
+#: close have displacements of any length.
+LONGEST_PUSH = 0.3
+
 
 @device
 def gather_faces(faces, neighbours, row, halo, tile):
-    """Fill tile [3, n, n, n] with faces of a Bucket and `halo` layers around; 0 where there are none.
+    """Fill tile [3, n, n, n] with the faces of a Bucket and `halo` layers around, 0 if missing.
 
     Args: faces [b, 3, r, r, r] with ghosts; row of the Bucket there.
     """
@@ -146,6 +150,12 @@ def sample_gradient(tile, n, x, y, z, a):
     return c0 + fz * (c1 - c0), dx, dy, c1 - c0
 
 
+@device
+def limited(value, most):
+    """Value, of a size of at most `most`."""
+    return min(max(value, -most), most)
+
+
 @parallel_kernel
 def faces_to_particles(
     faces, before, has_before, keep, spread, has_spread, neighbours, sides, outer, rows, coords,
@@ -230,9 +240,10 @@ def move_bucket(
         dz = ninth * (2.0 * w1 + 3.0 * w2 + 4.0 * w3)
         if has_spread == 1:
             away = 1.0 - halo
-            dx += sample_tile(push, m, x + away, y + away, z + away, 0)
-            dy += sample_tile(push, m, x + away, y + away, z + away, 1)
-            dz += sample_tile(push, m, x + away, y + away, z + away, 2)
+            most = LONGEST_PUSH / inverse_h
+            dx += limited(sample_tile(push, m, x + away, y + away, z + away, 0), most)
+            dy += limited(sample_tile(push, m, x + away, y + away, z + away, 1), most)
+            dz += limited(sample_tile(push, m, x + away, y + away, z + away, 2), most)
         position[p, 0] += dx
         position[p, 1] += dy
         position[p, 2] += dz
@@ -263,9 +274,7 @@ def keep_inside(position, lower, upper, walls, margin, inside):
 
 
 @parallel_kernel
-def push_out(
-    distance, neighbours, rows, coords, bucket_size, halo, band, margin, offsets, position
-):
+def push_out(distance, neighbours, rows, coords, bucket_size, halo, margin, offsets, position):
     """Move particles out of a solid along its distance's gradient.
 
     Args: distance [b, 1, r, r, r] m with ghosts; rows int32 [particle buckets] of that field, or
@@ -275,20 +284,18 @@ def push_out(
         if rows[b] >= 0 and offsets[b + 1] > offsets[b]:
             push_bucket(
                 np.int64(b), distance, neighbours, np.int64(rows[b]), coords, bucket_size, halo,
-                band, margin, offsets, position,
+                margin, offsets, position,
             )  # fmt: skip
 
 
 @device
-def push_bucket(
-    b, distance, neighbours, row, coords, bucket_size, halo, band, margin, offsets, position
-):
+def push_bucket(b, distance, neighbours, row, coords, bucket_size, halo, margin, offsets, position):
     """Do one Bucket."""
     r = distance.shape[2]
     n = r + 2 * halo
     inverse_h = r / bucket_size
     tile = np.empty((n, n, n), distance.dtype)
-    gather_distance(distance, neighbours, row, halo, band, tile)
+    gather_distance(distance, neighbours, row, halo, tile)
     for p in range(offsets[b], offsets[b + 1]):
         for _ in range(3):  # the field is a distance near the surface only
             x = (np.float64(position[p, 0]) - coords[b, 0] * bucket_size) * inverse_h + halo - 0.5
@@ -307,8 +314,8 @@ def push_bucket(
 
 
 @device
-def gather_distance(distance, neighbours, row, halo, band, tile):
-    """Fill tile [n, n, n] with distances; what is not stored is as far as the band's edge."""
+def gather_distance(distance, neighbours, row, halo, tile):
+    """Fill tile [n, n, n] with distances; what is not stored is as the nearest voxel."""
     r = distance.shape[2]
     for direction in range(27):
         other = np.int64(neighbours[row, direction])
@@ -318,10 +325,20 @@ def gather_distance(distance, neighbours, row, halo, band, tile):
         for x in range(ni):
             for y in range(nj):
                 for z in range(nk):
-                    value = band
                     if other >= 0:
                         value = distance[other, 0, i + x, j + y, k + z]
+                    else:
+                        value = distance[
+                            row, 0, inside(ti + x - halo, r), inside(tj + y - halo, r),
+                            inside(tk + z - halo, r),
+                        ]  # fmt: skip
                     tile[ti + x, tj + y, tk + z] = value
+
+
+@device
+def inside(index, r):
+    """The nearest voxel of a Bucket along an axis."""
+    return min(max(index, 0), r - 1)
 
 
 @device

@@ -209,7 +209,7 @@ class LiquidGrid:
         push_out(
             held.with_ghosts("distance"), held.buckets.neighbours,
             particles.buckets.index_in(held.buckets)[:count].astype(np.int32),
-            particles.buckets.coords, particles.domain.bucket_size, halo, collider.field.band,
+            particles.buckets.coords, particles.domain.bucket_size, halo,
             SOLID_MARGIN * liquid.voxel_size, particles.offsets, particles.local("position"),
         )  # fmt: skip
 

@@ -82,9 +82,7 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
     return np.concatenate(found)
 
 
-def _inside(
-    liquid: Hybrid, placed: Any, coords: NDArray[np.int32], *, each: bool
-) -> list[Array]:
+def _inside(liquid: Hybrid, placed: Any, coords: NDArray[np.int32], *, each: bool) -> list[Array]:
     """Places of Buckets that lie inside a mesh, asked for each place or for the whole Bucket."""
     domain = liquid.scope.domain
     if not each:
