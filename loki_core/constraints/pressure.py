@@ -45,7 +45,8 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
-SPREAD_TOLERANCE = 1.0e-2  # of an excess of volume: what is left is corrected in the next step
+#: How much more of an excess of volume may stay than of a divergence: the next step corrects it.
+SPREAD_TOLERANCE = 1.0e3
 
 
 class PressureMaterial(Behavior, kind="constraint", exclusive=True):
@@ -167,7 +168,10 @@ class PressureAction(Action, behavior=PressureMaterial):
         rhs = float(target.voxel_size) * excess
         q = np.zeros_like(rhs)
         report = self._solve.solve(
-            rhs, q, tol=SPREAD_TOLERANCE, max_iterations=int(self.settings.max_iterations)
+            rhs,
+            q,
+            tol=min(0.1, SPREAD_TOLERANCE * float(self.settings.tolerance)),
+            max_iterations=int(self.settings.max_iterations),
         )
         self.iterations += report.iterations
         mobility = self._mobility(dt)

@@ -5,7 +5,7 @@ a cell's centre
 
     f = 1 - (1 - s)^2 / 2  (s > 0),     f = (1 + s)^2 / 2  (s < 0)
 
-which gives s back. A cell is liquid where s >= 0. Between a liquid cell and air the surface lies at
+which gives s back. A cell is liquid where s > 0. Between a liquid cell and air the surface lies at
 theta = s_liquid / (s_liquid - s_air) of the way, where the pressure is that of the air: the face
 between them is moved 1 / theta as much by a difference of pressure (Gibou et al. 2002; Enright et
 al. 2003), which is second order.
@@ -25,7 +25,11 @@ from loki_core.kernels.mac_grid import AMBIENT, FLUID, SIDE_OPEN, SOLID, beside
 from loki_core.kernels.viscous_stress import voxel_at
 
 SMALLEST_ROOM = 0.125
-SMALLEST_THETA = 0.02
+#: Depth in voxels from which on a cell is liquid. It is a little above 0, for the pressure of a cell
+#: falls with its depth while the faces around it get more mobile: their product stays exact only as
+#: long as neither is cut off.
+LEAST_DEPTH = 1.0e-3
+LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
 
 
 @parallel_kernel
@@ -124,7 +128,7 @@ def classify_liquid(space, room, filled, kind):
     for n in prange(kind.shape[0]):
         filled[n] = filled[n] / room[n]
         kind[n] = space[n]
-        if space[n] == FLUID and filled[n] < 0.5:
+        if space[n] == FLUID and filled[n] < LEAST_FILLED:
             kind[n] = AMBIENT
 
 
@@ -151,8 +155,8 @@ def mobility_of_bucket(b, kind, filled, neighbours, mobility):
                     s = depth_of(filled[b, 0, i, j, k])
                     t = depth_of(filled[other, 0, ni, nj, nk])
                     inside, outside = (s, t) if here == FLUID else (t, s)
-                    theta = inside / (inside - outside) if outside < 0.0 else 1.0
-                    mobility[b, a, i, j, k] /= min(1.0, max(theta, SMALLEST_THETA))
+                    if outside < 0.0:
+                        mobility[b, a, i, j, k] *= (inside - outside) / inside
 
 
 @parallel_kernel

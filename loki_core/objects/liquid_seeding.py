@@ -64,7 +64,10 @@ def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> 
 
 
 def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
-    """Places inside a mesh, in Buckets of this rank, relative to the origin [m]."""
+    """Places inside a mesh, in Buckets of this rank, relative to the origin [m].
+
+    They come in the order of the curve, so that ids do not depend on the number of ranks.
+    """
     from loki_core.objects.triangles import Triangles
 
     domain = liquid.scope.domain
@@ -73,27 +76,27 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
         return np.empty((0, 3))
     # Along a periodic axis a long mesh comes to a Bucket more than once.
     coords = np.unique(around_box(domain, *mesh.bounds(), liquid.path), axis=0)
-    divided = placed.are_near(coords, size=domain.bucket_size, reach=liquid.voxel_size)
+    coords = coords[np.argsort(domain.keys(coords), kind="stable")]
     found = [np.empty((0, 3))]
     for start in range(0, len(coords), BUCKETS_AT_ONCE):
-        some = slice(start, start + BUCKETS_AT_ONCE)
-        found += _inside(liquid, placed, coords[some][divided[some]], each=True)
-        found += _inside(liquid, placed, coords[some][~divided[some]], each=False)
+        found.append(_inside(liquid, placed, coords[start : start + BUCKETS_AT_ONCE]))
     return np.concatenate(found)
 
 
-def _inside(liquid: Hybrid, placed: Any, coords: NDArray[np.int32], *, each: bool) -> list[Array]:
-    """Places of Buckets that lie inside a mesh, asked for each place or for the whole Bucket."""
+def _inside(liquid: Hybrid, placed: Any, coords: NDArray[np.int32]) -> Array:
+    """Places of Buckets that lie inside a mesh and the domain box."""
     domain = liquid.scope.domain
-    if not each:
-        centre = (coords + 0.5) * domain.bucket_size
-        coords = coords[placed.winding(centre) > 0.5] if len(coords) else coords
-    if not len(coords):
-        return []
     regular, place = lattice(liquid, coords)
-    in_box = np.all((regular > domain.relative_lower) & (regular < domain.relative_upper), axis=1)
-    regular, place = regular[in_box], place[in_box]
-    return [place[placed.winding(regular) > 0.5] if each else place]
+    inside = np.all((regular > domain.relative_lower) & (regular < domain.relative_upper), axis=1)
+    # Where no triangle is near, all of a Bucket is inside or nothing.
+    whole = ~placed.are_near(coords, size=domain.bucket_size, reach=liquid.voxel_size)
+    full = placed.winding((coords + 0.5) * domain.bucket_size) > 0.5
+    each = np.repeat(~whole, len(regular) // len(coords))
+    inside &= np.repeat(full | ~whole, len(regular) // len(coords))
+    asked = inside & each
+    inside[asked] = placed.winding(regular[asked]) > 0.5
+    chosen: Array = place[inside]
+    return chosen
 
 
 def lattice(liquid: Hybrid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
