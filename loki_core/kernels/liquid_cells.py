@@ -25,8 +25,8 @@ from loki_core.kernels.mac_grid import AMBIENT, FLUID, SIDE_OPEN, SOLID, beside
 from loki_core.kernels.viscous_stress import voxel_at
 
 SMALLEST_ROOM = 0.125
-#: Depth in voxels from which on a cell is liquid. It is a little above 0, for the pressure of a cell
-#: falls with its depth while the faces around it get more mobile: their product stays exact only as
+#: Depth in voxels from which on a cell is liquid. It is a little above 0: the pressure of a cell
+#: falls with its depth while faces around it get more mobile, and their product stays exact only as
 #: long as neither is cut off.
 LEAST_DEPTH = 1.0e-3
 LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
@@ -160,14 +160,17 @@ def mobility_of_bucket(b, kind, filled, neighbours, mobility):
 
 
 @parallel_kernel
-def mark_known_faces(kind, fraction, neighbours, known):
-    """Mark faces of local Buckets that the liquid has, by its pressure or by a wall: 1, else 0."""
+def mark_known_faces(kind, fraction, pressure, lets_go, neighbours, known):
+    """Mark faces of local Buckets that the liquid has, by its pressure or by a wall: 1, else 0.
+
+    A wall that lets go has those on which the liquid presses.
+    """
     for b in prange(neighbours.shape[0]):
-        mark_bucket(np.int64(b), kind, fraction, neighbours, known)
+        mark_bucket(np.int64(b), kind, fraction, pressure, lets_go, neighbours, known)
 
 
 @device
-def mark_bucket(b, kind, fraction, neighbours, known):
+def mark_bucket(b, kind, fraction, pressure, lets_go, neighbours, known):
     r = kind.shape[2]
     for a in range(3):
         for i in range(r):
@@ -175,36 +178,41 @@ def mark_bucket(b, kind, fraction, neighbours, known):
                 for k in range(r):
                     other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
                     liquid = kind[b, 0, i, j, k] == FLUID
-                    if other >= 0:
-                        liquid |= kind[other, 0, ni, nj, nk] == FLUID
+                    presses = liquid and pressure[b, 0, i, j, k] > 0.0
+                    if other >= 0 and kind[other, 0, ni, nj, nk] == FLUID:
+                        liquid = True
+                        presses |= pressure[other, 0, ni, nj, nk] > 0.0
+                    if lets_go == 1 and fraction[b, a, i, j, k] == 0.0:
+                        liquid = presses
                     known[b, a, i, j, k] = 1 if liquid else 0
 
 
 @parallel_kernel
-def mark_reached_faces(weight, known):
-    """Mark faces that a particle reaches, flat arrays."""
+def mark_reached_faces(weight, fraction, known):
+    """Mark open faces that a particle reaches, flat arrays."""
     for n in prange(known.shape[0]):
-        if weight[n] > 0.0:
+        if weight[n] > 0.0 and fraction[n] > 0.0:
             known[n] = 1
 
 
 @parallel_kernel
-def extend_layer(weight, fraction, neighbours, level, velocity, start, known):
+def extend_layer(weight, kind, fraction, neighbours, level, velocity, start, known):
     """Give the faces beside known ones their velocity, for local Buckets.
 
     A face that a particle reaches keeps its own velocity and takes the neighbours' change alone, so
-    that drops near the surface keep their momentum. Walls keep theirs.
+    that drops near the surface keep their momentum. A wall, whose own velocity is there already, is
+    left by the liquid but not entered.
 
     Args: level: what known is for the faces to start from, at most; filled ones get one more.
     """
     for b in prange(neighbours.shape[0]):
         extend_bucket(
-            np.int64(b), weight, fraction, neighbours, level, velocity, start, known
+            np.int64(b), weight, kind, fraction, neighbours, level, velocity, start, known
         )  # fmt: skip
 
 
 @device
-def extend_bucket(b, weight, fraction, neighbours, level, velocity, start, known):
+def extend_bucket(b, weight, kind, fraction, neighbours, level, velocity, start, known):
     r = known.shape[2]
     for a in range(3):
         for i in range(r):
@@ -225,26 +233,37 @@ def extend_bucket(b, weight, fraction, neighbours, level, velocity, start, known
                     if count == 0:
                         continue
                     change /= count
+                    new = total / count
                     if weight[b, a, i, j, k] > 0.0:
-                        velocity[b, a, i, j, k] = start[b, a, i, j, k] + change
+                        new = np.float64(start[b, a, i, j, k]) + change
                     else:
-                        velocity[b, a, i, j, k] = total / count
-                        start[b, a, i, j, k] = total / count - change
+                        start[b, a, i, j, k] = new - change
+                    if fraction[b, a, i, j, k] == 0.0:
+                        below, bi, bj, bk = beside(neighbours, b, r, a, -1, i, j, k)
+                        solid_above = kind[b, 0, i, j, k] == SOLID
+                        solid_below = below < 0 or kind[below, 0, bi, bj, bk] == SOLID
+                        wall = np.float64(velocity[b, a, i, j, k])
+                        if solid_above and not solid_below:
+                            new = min(new, wall)
+                        elif solid_below and not solid_above:
+                            new = max(new, wall)
+                    velocity[b, a, i, j, k] = new
                     known[b, a, i, j, k] = level + 1
 
 
 @parallel_kernel
-def density_error(kind, filled, neighbours, most, out):
+def density_error(kind, filled, pressure, neighbours, most, out):
     """Write by how much cells are too full, or inside the liquid too empty, to out: float64, flat.
 
-    Next to air a cell is not full for good reasons, so there only what is too much counts.
+    Next to air a cell is not full for good reasons, and where a wall lets go, which is where the
+    pressure is none at all, either: there only what is too much counts.
     """
     for b in prange(neighbours.shape[0]):
-        error_of_bucket(np.int64(b), kind, filled, neighbours, most, out)
+        error_of_bucket(np.int64(b), kind, filled, pressure, neighbours, most, out)
 
 
 @device
-def error_of_bucket(b, kind, filled, neighbours, most, out):
+def error_of_bucket(b, kind, filled, pressure, neighbours, most, out):
     r = kind.shape[2]
     for i in range(r):
         for j in range(r):
@@ -254,6 +273,8 @@ def error_of_bucket(b, kind, filled, neighbours, most, out):
                 if kind[b, 0, i, j, k] != FLUID:
                     continue
                 error = np.float64(filled[b, 0, i, j, k]) - 1.0
+                if error < 0.0 and pressure[b, 0, i, j, k] == 0.0:
+                    error = 0.0
                 if error < 0.0:
                     for n in range(27):
                         other, ni, nj, nk = voxel_at(

@@ -193,6 +193,11 @@ class Fluid(Object):
         if "divergence" in self.volume.channels:  # sources add to it next
             self.volume.local("divergence")[:] = 0.0
 
+    @property
+    def falls_off_walls(self) -> bool:
+        """Whether walls only push the fluid, and never pull."""
+        return False
+
     def remember_space(self) -> None:
         """Take note of kinds and open fractions, which are new."""
 

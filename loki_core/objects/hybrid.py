@@ -172,7 +172,36 @@ class Hybrid(Fluid):
     def _follow_particles(self) -> None:
         coords, ranges = self.grid.occupied()
         needed = Regions(coords, ranges)
-        self.volume.set_buckets(needed.padded(self.scope.domain, self.grid.margin, self.resolution))
+        around = needed.padded(self.scope.domain, self.grid.margin, self.resolution)
+        if self.falls_off_walls:
+            around = np.concatenate((around, self._beyond_walls(coords, ranges)))
+        self.volume.set_buckets(around)
+
+    def _beyond_walls(
+        self, coords: NDArray[np.int32], ranges: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Buckets beyond upper sides of the box that the liquid touches.
+
+        They store the faces on the sides, which have the liquid's own velocity where it falls off.
+        """
+        domain = self.scope.domain
+        found = np.empty((0, 3), np.int32)
+        for axis in range(3):
+            last = domain.bucket_range()[1][axis] - 1
+            if domain.boundaries[2 * axis + 1].kind != "wall":
+                continue
+            touching = (coords[:, axis] == last) & (ranges[:, 1, axis] == self.resolution - 1)
+            beside = Regions(coords[touching], ranges[touching])
+            inside = np.concatenate((beside.padded(domain, 1, self.resolution), found))
+            # Where two sides meet there are Buckets beyond both.
+            inside = inside[inside[:, axis] == last]
+            found = np.concatenate((found, inside + np.eye(3, dtype=np.int32)[axis]))
+        return found
+
+    @property
+    def falls_off_walls(self) -> bool:
+        """Walls hold a liquid by its viscosity alone."""
+        return not self.viscous
 
     def remember_space(self) -> None:
         """Keep what is solid and what is open, whatever the liquid fills of it."""

@@ -116,8 +116,8 @@ class LiquidGrid:
         divide_by_weight(
             volume.local("velocity").reshape(-1), volume.local("face_weight").reshape(-1)
         )
-        liquid.hold_known_faces()
         volume.local("start_velocity")[:] = volume.local("velocity")
+        liquid.hold_known_faces()
 
     def find_liquid(self) -> None:
         """Tell liquid cells from air."""
@@ -144,8 +144,8 @@ class LiquidGrid:
         volume.refresh("kind", corners=True)
         error = np.empty(volume.local("filled").size)
         density_error(
-            volume.with_ghosts("kind"), volume.local("filled"), volume.buckets.neighbours,
-            FULL_ERROR, error,
+            volume.with_ghosts("kind"), volume.local("filled"), volume.local("pressure"),
+            volume.buckets.neighbours, FULL_ERROR, error,
         )  # fmt: skip
         return error
 
@@ -158,20 +158,26 @@ class LiquidGrid:
         with volume.scratch(
             "known", np.uint8, components=3, resolution=r, location="face"
         ) as known:
-            volume.refresh("kind")
+            volume.refresh("kind", "pressure")
             fraction, neighbours = volume.local("open_fraction"), volume.buckets.neighbours
+            kind = volume.with_ghosts("kind")
             mark_known_faces(
-                volume.with_ghosts("kind"), fraction, neighbours, volume.local(known.name)
-            )
+                kind, fraction, volume.with_ghosts("pressure"), int(self.liquid.falls_off_walls),
+                neighbours, volume.local(known.name),
+            )  # fmt: skip
             weight = volume.local("face_weight")
             for layer in range(1, MARGIN):
                 if layer == 2:  # drops far from the surface come in
-                    mark_reached_faces(weight.reshape(-1), volume.local(known.name).reshape(-1))
+                    mark_reached_faces(
+                        weight.reshape(-1),
+                        fraction.reshape(-1),
+                        volume.local(known.name).reshape(-1),
+                    )
                 for name in (*names, known.name):
                     volume.mark_written(name)
                 volume.refresh(*names, known.name)
                 extend_layer(
-                    weight, fraction, neighbours, layer,
+                    weight, kind, fraction, neighbours, layer,
                     *(volume.with_ghosts(name) for name in names), known.values,
                 )  # fmt: skip
         for name in names:

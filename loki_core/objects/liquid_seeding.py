@@ -74,8 +74,9 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
     placed = Triangles.of(mesh, label=label).at(domain.to_relative(mesh.positions), label=label)
     if placed.is_empty:
         return np.empty((0, 3))
+    lower, upper = mesh.bounds()
     # Along a periodic axis a long mesh comes to a Bucket more than once.
-    coords = np.unique(around_box(domain, *mesh.bounds(), liquid.path), axis=0)
+    coords = np.unique(around_box(domain, lower, upper, liquid.path), axis=0)
     coords = coords[np.argsort(domain.keys(coords), kind="stable")]
     found = [np.empty((0, 3))]
     for start in range(0, len(coords), BUCKETS_AT_ONCE):
