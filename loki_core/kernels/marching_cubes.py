@@ -322,9 +322,7 @@ def write_triangles(
                             number = -1 - s
                             keys[s, 0], keys[s, 1] = corners[m, 0] + x, corners[m, 1] + y
                             keys[s, 2], keys[s, 3] = corners[m, 2] + z, e // 4
-                            place_vertex(
-                                nodes[m], corners[m], smallest, e // 4, x, y, z, places[s]
-                            )
+                            place_vertex(nodes[m], corners[m], smallest, e // 4, x, y, z, places[s])
                             s += 1
                         triangles[t + c // 3, c % 3] = number
                     t += table_counts[case]

@@ -34,6 +34,10 @@ SOFTNESS = 0.1  # of the union with drops, in voxels of the liquid
 REACH = 4.0 * SOFTNESS
 #: Radius of the smallest ball that no lattice of nodes can miss, in fine voxels: sqrt(3) / 2.
 SMALLEST_BALL = 0.9
+#: The same for balls side by side in a plane, which lies half a fine voxel from nodes at most.
+SMALLEST_SHEET = 0.6
+#: By how much the mesh of a small ball is smaller than the ball, in fine voxels.
+MESH_LOSS = 0.15
 #: Radius of balls in a sheet of one layer, in distances of particles: they close it.
 SHEET_RADIUS = 0.8
 BLUR = np.array([0.25, 0.5, 0.25])
@@ -84,7 +88,7 @@ class LiquidLevelSet:
     @property
     def empty(self) -> float:
         """Distance where no Bucket is, in fine voxels."""
-        return float(self.refinement)
+        return float(BAND)
 
     # -- what surrounds the liquid ---------------------------------------------------------
 
@@ -144,6 +148,8 @@ class LiquidLevelSet:
         depth_to_distance(
             volume.local("density").reshape(-1), float(n), volume.local("distance").reshape(-1)
         )
+        volume.mark_written("distance")
+        volume.local("distance")[:] = self.narrow_band()
         variance = TENT_VARIANCE * n**2 + BLUR_VARIANCE * iterations
         taps = BLUR if iterations else NO_BLUR
         fairings = [0.0] * max(0, iterations - 1) + [0.5 * variance]
@@ -167,9 +173,9 @@ class LiquidLevelSet:
         volume, liquid, particles = self.volume, self.liquid, self.liquid.particles
         h, share = liquid.voxel_size, liquid.particle_share
         per_axis = float(liquid.behavior.particles_per_axis)
-        least = SMALLEST_BALL * self.voxel_size
-        alone = max(scale * h * (0.75 * share / np.pi) ** (1.0 / 3.0), least)
-        sheet = max(scale * SHEET_RADIUS * h / per_axis, least)
+        own = h * (0.75 * share / np.pi) ** (1.0 / 3.0)
+        alone = max(scale * own + MESH_LOSS * self.voxel_size, SMALLEST_BALL * self.voxel_size)
+        sheet = max(scale * SHEET_RADIUS * h / per_axis, SMALLEST_SHEET * self.voxel_size)
         radius, weight = np.empty(particles.count), np.empty(particles.count)
         halo = self.refinement // 2 + 2
         volume.refresh("density", halo=halo, corners=True)
