@@ -7,8 +7,12 @@ keep the inside on their left and never join two inside corners across a face, s
 at a face agree; the segments close to polygons, which are cut into triangles without a diagonal on
 a face. What comes out is closed and has two triangles at every edge.
 
-The surface is worked on in *blocks*: the r^3 nodes of a Bucket and one layer of the next ones
-above. Below a lower side of the domain box lies one more block, so that liquid is closed there too.
+A vertex near a node would make triangles without area. It is moved along the surface, away from
+the node, by up to SLIDE of an edge.
+
+The surface is worked on in *blocks*: the r^3 nodes of a Bucket, one layer of the next ones above,
+and one more on every side for gradients: node (i, j, k) is stored at (i + 1, j + 1, k + 1). Below a
+lower side of the domain box lies one more block, so that liquid is closed there too.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from loki_core.kernels.viscous_stress import voxel_at
 
 #: Vertices keep this part of an edge from its ends: no triangle is without area.
 SMALLEST_PART = 0.01
+#: Nearer to a node than this, in edges, a vertex slides along the surface, by this at most.
+SLIDE = 0.25
 MOST_CORNERS = 15  # of the triangles in one cube
 
 #: Edge e runs along axis e // 4, from the corner with these offsets along (x, y, z).
@@ -137,9 +143,9 @@ def bucket_extremes(values, lowest, highest):
 def load_nodes(values, coords, neighbours, parents, shifts, lower, upper, empty, nodes):
     """Bring the nodes of all blocks together; beyond the box is air.
 
-    Args: values [b, 1, r, r, r] in voxels, with ghosts and corners; parents int32 [m], the Bucket
+    Args: values [b, 1, r, r, r] in voxels, with two layers of ghosts; parents int32 [m], the Bucket
     of each block; shifts int64 [m, 3], Buckets from it to the block; lower, upper float64 [3]:
-    planes of the box in voxels; empty: value where no Bucket is; nodes [m, r + 1, r + 1, r + 1].
+    planes of the box in voxels; empty: value where no Bucket is; nodes [m, r + 3, r + 3, r + 3].
     """
     for m in prange(nodes.shape[0]):
         load_block(
@@ -151,9 +157,9 @@ def load_nodes(values, coords, neighbours, parents, shifts, lower, upper, empty,
 @device
 def load_block(b, values, coords, neighbours, shift, lower, upper, empty, nodes):
     r = values.shape[2]
-    for i in range(r + 1):
-        for j in range(r + 1):
-            for k in range(r + 1):
+    for i in range(-1, r + 2):
+        for j in range(-1, r + 2):
+            for k in range(-1, r + 2):
                 x, dx = inside_box(i + shift[0] * r, coords[b, 0] * r, lower[0], upper[0])
                 y, dy = inside_box(j + shift[1] * r, coords[b, 1] * r, lower[1], upper[1])
                 z, dz = inside_box(k + shift[2] * r, coords[b, 2] * r, lower[2], upper[2])
@@ -161,7 +167,7 @@ def load_block(b, values, coords, neighbours, shift, lower, upper, empty, nodes)
                 value = empty
                 if other >= 0:
                     value = np.float64(values[other, 0, x, y, z])
-                nodes[i, j, k] = max(value, max(dx, max(dy, dz)))
+                nodes[i + 1, j + 1, k + 1] = max(value, max(dx, max(dy, dz)))
 
 
 @device
@@ -192,15 +198,15 @@ def number_vertices(nodes, firsts, numbers):
 @device
 def number_edges(nodes, first, numbers):
     """Number crossed edges of a block, where there is room for numbers; returns their count."""
-    r = nodes.shape[0] - 1
+    r = nodes.shape[0] - 3
     writes = numbers.shape[0] == 3
     count = 0
     for i in range(r):
         for j in range(r):
             for k in range(r):
-                inside = nodes[i, j, k] < 0.0
+                inside = nodes[i + 1, j + 1, k + 1] < 0.0
                 for a in range(3):
-                    above = nodes[i + (a == 0), j + (a == 1), k + (a == 2)]
+                    above = nodes[i + 1 + (a == 0), j + 1 + (a == 1), k + 1 + (a == 2)]
                     crossed = inside != (above < 0.0)
                     if writes:
                         numbers[a, i, j, k] = first + count if crossed else -1
@@ -216,30 +222,52 @@ def crossing(inside, outside, smallest):
 
 
 @parallel_kernel
-def place_vertices(nodes, numbers, corners, smallest, places):
+def place_vertices(nodes, numbers, corners, smallest, slide, places):
     """Write the places of vertices [n, 3], in voxels from the domain's origin.
 
     Args: corners int64 [m, 3]: first node of each block.
     """
     for m in prange(nodes.shape[0]):
-        r = nodes.shape[1] - 1
+        r = nodes.shape[1] - 3
         for i in range(r):
             for j in range(r):
                 for k in range(r):
                     for a in range(3):
                         row = np.int64(numbers[m, a, i, j, k])
                         if row >= 0:
-                            place_vertex(nodes[m], corners[m], smallest, a, i, j, k, places[row])
+                            place_vertex(
+                                nodes[m], corners[m], smallest, slide, a, i, j, k, places[row]
+                            )
 
 
 @device
-def place_vertex(nodes, corner, smallest, a, i, j, k, place):
+def place_vertex(nodes, corner, smallest, slide, a, i, j, k, place):
     """Set the place of the vertex on the edge along a from a node."""
-    above = nodes[i + (a == 0), j + (a == 1), k + (a == 2)]
-    part = crossing(np.float64(nodes[i, j, k]), np.float64(above), smallest)
-    place[0] = corner[0] + i + 0.5 + (part if a == 0 else 0.0)
-    place[1] = corner[1] + j + 0.5 + (part if a == 1 else 0.0)
-    place[2] = corner[2] + k + 0.5 + (part if a == 2 else 0.0)
+    here = (i + 1, j + 1, k + 1)
+    there = (i + 1 + (a == 0), j + 1 + (a == 1), k + 1 + (a == 2))
+    part = crossing(np.float64(nodes[here]), np.float64(nodes[there]), smallest)
+    along = slide - part if part < 0.5 else 1.0 - slide - part
+    if (along > 0.0) != (part < 0.5):
+        along = 0.0
+    # the edge's direction, less what of it leaves the surface
+    x0, y0, z0 = gradient(nodes, here)
+    x1, y1, z1 = gradient(nodes, there)
+    x, y, z = x0 + part * (x1 - x0), y0 + part * (y1 - y0), z0 + part * (z1 - z0)
+    off = along * (x if a == 0 else (y if a == 1 else z)) / max(x * x + y * y + z * z, 1.0e-12)
+    place[0] = corner[0] + i + 0.5 + (part + along if a == 0 else 0.0) - off * x
+    place[1] = corner[1] + j + 0.5 + (part + along if a == 1 else 0.0) - off * y
+    place[2] = corner[2] + k + 0.5 + (part + along if a == 2 else 0.0) - off * z
+
+
+@device
+def gradient(nodes, at):
+    """Twice the gradient at a node."""
+    i, j, k = at
+    return (
+        np.float64(nodes[i + 1, j, k]) - nodes[i - 1, j, k],
+        np.float64(nodes[i, j + 1, k]) - nodes[i, j - 1, k],
+        np.float64(nodes[i, j, k + 1]) - nodes[i, j, k - 1],
+    )
 
 
 @device
@@ -247,7 +275,7 @@ def case_of(nodes, i, j, k):
     """Number of a cube: a bit for each corner that is inside."""
     case = 0
     for corner in range(8):
-        if nodes[i + corner // 4, j + corner // 2 % 2, k + corner % 2] < 0.0:
+        if nodes[i + 1 + corner // 4, j + 1 + corner // 2 % 2, k + 1 + corner % 2] < 0.0:
             case |= 1 << corner
     return case
 
@@ -260,7 +288,7 @@ def count_triangles(nodes, above, table_counts, table_edges, edge_starts, counts
     """
     for m in prange(nodes.shape[0]):
         found, strange = 0, 0
-        r = nodes.shape[1] - 1
+        r = nodes.shape[1] - 3
         for i in range(r):
             for j in range(r):
                 for k in range(r):
@@ -296,7 +324,7 @@ def owner_of_edge(above, r, i, j, k):
 
 @parallel_kernel
 def write_triangles(
-    nodes, numbers, above, corners, smallest, table_counts, table_edges, edge_starts, firsts,
+    nodes, numbers, above, corners, smallest, slide, table_counts, table_edges, edge_starts, firsts,
     first_strangers, triangles, keys, places,
 ):  # fmt: skip
     """Write triangles [t, 3]; a corner on an edge that no block here has is -1 - its stranger.
@@ -306,7 +334,7 @@ def write_triangles(
     """
     for m in prange(nodes.shape[0]):
         t, s = firsts[m], first_strangers[m]
-        r = nodes.shape[1] - 1
+        r = nodes.shape[1] - 3
         for i in range(r):
             for j in range(r):
                 for k in range(r):
@@ -322,7 +350,9 @@ def write_triangles(
                             number = -1 - s
                             keys[s, 0], keys[s, 1] = corners[m, 0] + x, corners[m, 1] + y
                             keys[s, 2], keys[s, 3] = corners[m, 2] + z, e // 4
-                            place_vertex(nodes[m], corners[m], smallest, e // 4, x, y, z, places[s])
+                            place_vertex(
+                                nodes[m], corners[m], smallest, slide, e // 4, x, y, z, places[s]
+                            )
                             s += 1
                         triangles[t + c // 3, c % 3] = number
                     t += table_counts[case]

@@ -11,7 +11,7 @@
 T is the trilinear splat on fine voxels, widened by a discrete tent, which is exact; beside walls
 and solids it is divided by its part in open space, as if liquid went on there. w_p is 1 for a
 particle that is alone or in a thin sheet and 0 in bulk and at its surface, told by
-f + h |grad f| / 2: at the plane surface of a pool that is near 1, in a sheet of one layer 1 / 2.
+f + 3 h |grad f| / 4: at the plane surface of a pool that is above 1, in a sheet of one layer 1 / 2.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.liquid_cells import SMALLEST_ROOM, depth_of
 from loki_core.kernels.mac_grid import beside, cover
 
-GRADIENT_PART = 0.5
-#: Where f + h |grad f| / 2 is below the first a particle is a drop, above the second it is bulk.
-ALONE, BULK = 0.6, 0.85
+GRADIENT_PART = 0.75
+#: Where f + 3 h |grad f| / 4 is below the first a particle is a drop, above the second it is bulk.
+ALONE, BULK = 0.65, 0.85
 
 
 @device

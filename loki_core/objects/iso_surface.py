@@ -17,6 +17,7 @@ from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.kernels.bucket_hash import pack_buckets
 from loki_core.kernels.marching_cubes import (
     EDGE_STARTS,
+    SLIDE,
     SMALLEST_PART,
     bucket_extremes,
     count_triangles,
@@ -70,11 +71,11 @@ def find_iso_surface(
         lower, upper: Planes of the box, in voxels from the domain's origin; infinite for none.
         empty: Value where no Bucket is, above 0.
     """
-    volume.refresh(name, corners=True)
+    volume.refresh(name, halo=2, corners=True)
     values = volume.with_ghosts(name)
     r, coords, neighbours = values.shape[2], volume.buckets.coords, volume.buckets.neighbours
     blocks = _find_blocks(volume, values)
-    nodes = np.empty((len(blocks.parents), r + 1, r + 1, r + 1), values.dtype)
+    nodes = np.empty((len(blocks.parents), r + 3, r + 3, r + 3), values.dtype)
     load_nodes(
         values, coords, neighbours, blocks.parents, blocks.shifts, lower, upper, float(empty), nodes
     )
@@ -84,7 +85,7 @@ def find_iso_surface(
     numbers = np.empty((len(nodes), 3, r, r, r), np.int32)
     number_vertices(nodes, _firsts(counts), numbers)
     places = np.empty((int(counts.sum()), 3))
-    place_vertices(nodes, numbers, corners, SMALLEST_PART, places)
+    place_vertices(nodes, numbers, corners, SMALLEST_PART, SLIDE, places)
     buckets = np.repeat(blocks.parents, counts)
 
     table = (*triangle_table(), EDGE_STARTS)
@@ -94,8 +95,8 @@ def find_iso_surface(
     keys = np.empty((int(stranger_counts.sum()), 4), np.int64)
     strange_places = np.empty((len(keys), 3))
     write_triangles(
-        nodes, numbers, blocks.above, corners, SMALLEST_PART, *table, _firsts(triangle_counts),
-        _firsts(stranger_counts), triangles, keys, strange_places,
+        nodes, numbers, blocks.above, corners, SMALLEST_PART, SLIDE, *table,
+        _firsts(triangle_counts), _firsts(stranger_counts), triangles, keys, strange_places,
     )  # fmt: skip
     if len(keys):  # vertices on edges of other ranks' Buckets: several triangles may have brought
         _, chosen, which = np.unique(keys, axis=0, return_index=True, return_inverse=True)
@@ -103,6 +104,7 @@ def find_iso_surface(
         triangles[strange] = len(places) + which.reshape(-1)[-1 - triangles[strange]]
         places = np.concatenate((places, strange_places[chosen]))
         buckets = np.concatenate((buckets, np.repeat(blocks.parents, stranger_counts)[chosen]))
+    np.clip(places, lower, upper, out=places)
     return IsoSurface(places, triangles.astype(np.int32), buckets)
 
 
