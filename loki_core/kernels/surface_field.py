@@ -2,9 +2,10 @@
 
     density   f = (T * sum_p V_p delta(x - x_p)) / (T * open space),  T a tent of half-width h
     bulk      phi = -h depth(f), the distance to the surface where that is a plane (`liquid_cells`)
-    smooth    phi, n times blurred by (1, 2, 1) / 4 along each axis
+    smooth    phi, blurred by (1, 2, 1) / 4 along each axis
     fair      phi - sigma^2 / 2 laplace(phi): blurring by a kernel of variance sigma^2 moves a
-              surface of curvature k by sigma^2 k / 2, which this gives back; so balls do not shrink
+              surface of curvature k by sigma^2 k / 2, which this gives back, as in Taubin (1995),
+              for T and for every blur; so balls do not shrink
     drops     -s log(exp(-phi / s) + sum_p w_p exp((r_p - |x - x_p|) / s)), a soft union with balls
               about the particles that the bulk leaves out
 

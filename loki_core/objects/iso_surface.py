@@ -117,6 +117,7 @@ def _find_blocks(volume: DiscreteVolume, values: NDArray[Any]) -> _Blocks:
     lowest[buckets.local_count :], highest[buckets.local_count :] = -1.0, 1.0
     upwards = buckets.neighbours[:, [13 + 9 * x + 3 * y + z for x, y, z in WAYS]]
     stored = upwards >= 0
+    upwards = np.maximum(upwards, 0)
     least = np.where(stored, lowest[upwards], np.inf).min(axis=1)
     most = np.where(stored, highest[upwards], np.inf).max(axis=1)
     crossed = (least < 0.0) & (most >= 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -150,19 +151,19 @@ class LiquidLevelSet:
         )
         volume.mark_written("distance")
         volume.local("distance")[:] = self.narrow_band()
-        variance = TENT_VARIANCE * n**2 + BLUR_VARIANCE * iterations
         taps = BLUR if iterations else NO_BLUR
-        fairings = [0.0] * max(0, iterations - 1) + [0.5 * variance]
+        variances = np.full(max(1, iterations), BLUR_VARIANCE if iterations else 0.0)
+        variances[-1] += TENT_VARIANCE * n**2
         box = np.array([np.ceil(self.lower - 0.5), np.floor(self.upper + 0.5)])
         box = np.clip(box, -FAR, FAR).astype(np.int64)
         with volume.scratch("next", resolution=self.resolution) as following:
-            for fairing in fairings:
+            for variance in variances:
                 volume.mark_written("distance")
                 volume.refresh("distance", halo=2, corners=True)
                 filter_distance(
                     volume.with_ghosts("distance"), volume.buckets.coords,
-                    volume.buckets.neighbours, box, self.empty, taps, fairing, 1.0 / n,
-                    following.values,
+                    volume.buckets.neighbours, box, self.empty, taps, 0.5 * variance,
+                    1.0 / n, following.values,
                 )  # fmt: skip
                 volume.local("distance")[:] = volume.local(following.name)
 
@@ -236,11 +237,11 @@ class LiquidLevelSet:
         Its voxels are those of the liquid. Returns its name.
         """
         particles, volume = self.liquid.particles, self.volume
-        columns = [particles.local(name).reshape(particles.count, -1) for name in names]
-        values = np.concatenate([*columns, np.empty((particles.count, 0))], axis=1)
-        volume.add_channel(
-            "sums", components=values.shape[1] + 1, resolution=self.liquid.resolution
-        )
+        widths = [math.prod(particles.channel(name).shape) for name in names]
+        values = np.empty((particles.count, sum(widths)), volume.dtype)
+        for name, first, width in zip(names, np.cumsum(widths) - widths, widths, strict=True):
+            values[:, first : first + width] = particles.local(name).reshape(-1, width)
+        volume.add_channel("sums", components=sum(widths) + 1, resolution=self.liquid.resolution)
         collect_values(self, "sums", values, weight=1.0)
         volume.refresh("sums", corners=True)
         return "sums"
