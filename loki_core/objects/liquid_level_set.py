@@ -150,7 +150,7 @@ class LiquidLevelSet:
             volume.local("density").reshape(-1), float(n), volume.local("distance").reshape(-1)
         )
         volume.mark_written("distance")
-        volume.local("distance")[:] = self.narrow_band()
+        volume.local("distance")[:] = self._true_distances()
         taps = BLUR if iterations else NO_BLUR
         variances = np.full(max(1, iterations), BLUR_VARIANCE if iterations else 0.0)
         variances[-1] += TENT_VARIANCE * n**2
@@ -216,6 +216,12 @@ class LiquidLevelSet:
 
     def narrow_band(self) -> Array:
         """Return true distances of local voxels [fine voxels], within +-BAND. Collective."""
+        distance = self._true_distances()
+        cut_by_box(self.volume.buckets.coords, self.lower, self.upper, distance)
+        return np.clip(distance, -BAND, BAND)
+
+    def _true_distances(self) -> Array:
+        """Return distances to where "distance" is 0, but for the sides of the box. Collective."""
         volume = self.volume
         volume.refresh("distance")
         field, neighbours = volume.with_ghosts("distance"), volume.buckets.neighbours
@@ -224,7 +230,7 @@ class LiquidLevelSet:
             volume.scratch("next", resolution=self.resolution) as following,
         ):
             begin_band(field, neighbours, float(BAND), band.values)
-            for _ in range(2 * BAND):
+            for _ in range(BAND):
                 volume.mark_written(band.name)
                 volume.refresh(band.name)
                 grow_band(field, neighbours, float(BAND), band.values, following.values)

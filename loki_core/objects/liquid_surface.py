@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access
 from loki_core.data.discrete_volume import RESOLUTIONS
+from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import SetupError, did_you_mean
@@ -182,20 +183,53 @@ class SurfaceOfLiquid(Object):
             means,
         )  # fmt: skip
         used = distance.min(axis=(1, 2, 3, 4), initial=BAND) < BAND
+        coords, distance, means = with_outside_of_box(
+            domain, volume.buckets.local_coords[used], distance[used], means[used]
+        )
         voxels = Voxels(
-            volume.buckets.local_coords[used],
+            coords,
             level_set.voxel_size,
             origin=domain.origin,
             block_resolution=level_set.resolution,
         )
-        distance = (distance[used] * level_set.voxel_size).astype(volume.dtype)
+        distance = (distance * level_set.voxel_size).astype(volume.dtype)
         voxels.set_channel("distance", distance, background=BAND * level_set.voxel_size)
         first = 0
         for name, shape in carried.items():
             width = int(np.prod(shape, dtype=np.int64))
-            voxels.set_channel(name, means[used, first : first + width])
+            voxels.set_channel(name, means[:, first : first + width])
             first += width
         return voxels
+
+
+def with_outside_of_box(
+    domain: GridDomain, coords: NDArray[np.int32], distance: Array, means: Array
+) -> tuple[NDArray[np.int32], Array, Array]:
+    """Add the blocks beyond the sides of the box, so that a level set ends on these too.
+
+    Args:
+        coords: Buckets, [b, 3].
+        distance: In voxels, within +-BAND, [b, 1, r, r, r].
+        means: Other channels, [b, c, r, r, r]; they go on as they are at the side.
+    """
+    ends = domain.bucket_range()
+    planes = (domain.relative_lower, domain.relative_upper)
+    away = np.arange(distance.shape[-1]) + 0.5
+    for axis, side in np.ndindex(3, 2):
+        step = 2 * side - 1
+        if abs(planes[side][axis] - ends[side][axis] * domain.bucket_size) > 1e-6:
+            continue  # there is no side, or it lies inside the last Buckets
+        rows = np.flatnonzero(coords[:, axis] == ends[side][axis] - side)
+        last = np.take(distance[rows], [-side], axis=axis + 2)
+        beyond = np.expand_dims(away[::step], [a for a in range(5) if a != axis + 2])
+        outer = np.minimum(np.maximum(last, beyond), BAND).astype(distance.dtype)
+        used = outer.min(axis=(1, 2, 3, 4), initial=BAND) < BAND
+        rows, outer = rows[used], outer[used]
+        carried = np.repeat(np.take(means[rows], [-side], axis=axis + 2), len(away), axis=axis + 2)
+        coords = np.concatenate((coords, coords[rows] + step * np.eye(3, dtype=np.int32)[axis]))
+        distance = np.concatenate((distance, outer))
+        means = np.concatenate((means, carried))
+    return coords, distance, means
 
 
 def find_liquid(path: str, source: str | None, scope: Scope) -> Hybrid | None:

@@ -1,4 +1,4 @@
-"""The surface of a liquid on several ranks: the triangles of one rank, and no crack between parts."""
+"""The surface of a liquid on several ranks: the triangles of one, and no crack between parts."""
 
 from __future__ import annotations
 

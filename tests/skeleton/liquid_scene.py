@@ -1,4 +1,4 @@
-"""Liquids at rest with a Liquid Surface: boxes, balls and single particles, and what is measured."""
+"""Liquids at rest with a Liquid Surface, and what is measured of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The surface of a liquid: its volume, that it is closed and flat, drops, sheets, walls, channels."""
+"""The surface of a liquid: volume, flatness, that it is closed, drops, sheets, walls, channels."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from loki_core.objects.hybrid import HybridObject
 from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import Group, SolverSetup
+from serialization.vdb_sequence import grids_of
+from serialization.volumes import read_vdb
 from tests.skeleton.liquid_scene import (
     H,
     box,
@@ -226,3 +228,20 @@ def test_a_liquid_that_is_disabled_has_an_empty_surface():
         LiquidSurface(name="Surface"),
     )
     assert Solver(setup, {}).object("Surface").output().point_count == 0
+
+
+def test_a_level_set_ends_at_walls_and_passes_through_vdb(tmp_path):
+    voxels = surface_of(box((0, 0, 0), (1, DEPTH, 1)), output="level_set")
+    grids = grids_of(voxels)
+    assert grids.classes["distance"] == "level set" and not grids.left_out
+    grids.write(tmp_path / "water.vdb")
+    distance = read_vdb(tmp_path / "water.vdb", names=["distance"])
+    h, dense = voxels.voxel_size, distance.to_dense("distance")[0]
+    assert distance.channel("distance").background == pytest.approx(3 * h)
+    lower = np.round((distance.origin - 0.0) / h).astype(int) + distance.first_voxel()
+    middle = -lower + 16  # a voxel in the middle of the box
+    across = dense[:, middle[1] - 8, middle[2]]
+    wall = -lower[0]
+    # Half a voxel before and behind the wall.
+    np.testing.assert_allclose(across[[wall - 1, wall]], [0.5 * h, -0.5 * h], atol=1e-3 * h)
+    np.testing.assert_allclose(across[[wall + 31, wall + 32]], [-0.5 * h, 0.5 * h], atol=1e-3 * h)
