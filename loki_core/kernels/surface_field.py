@@ -25,7 +25,7 @@ from loki_core.kernels.block_samples import trilinear
 from loki_core.kernels.bucket_block import fill_outside, gather_block
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.liquid_cells import SMALLEST_ROOM, depth_of
-from loki_core.kernels.mac_grid import beside, cover
+from loki_core.kernels.mac_grid import cover
 
 GRADIENT_PART = 0.75
 #: Where f + 3 h |grad f| / 4 is below the first a particle is a drop, above the second it is bulk.
@@ -44,17 +44,19 @@ def load_component(values, c, neighbours, b, halo, background, block):
 
 
 @device
-def filter_axis(block, spare, n, stride, taps):
-    """Filter a block along an axis; what is less than the taps' reach from its ends is lost."""
-    reach = taps.shape[0] // 2
-    for p in range(n * n * n):
-        place = p // stride % n
-        if place >= reach and place < n - reach:
-            total = 0.0
-            for t in range(taps.shape[0]):
-                total += taps[t] * block[p + (t - reach) * stride]
-            spare[p] = total
-    block[:] = spare
+def filter_axis(block, spare, stride, taps):
+    """Filter a flat block along an axis; what is less than the taps' reach from its ends is lost.
+
+    There it runs on into the next row: one loop without a branch.
+    """
+    reach = (taps.shape[0] // 2) * stride
+    for p in range(reach, block.shape[0] - reach):
+        total = block[p] - block[p]
+        for t in range(taps.shape[0]):
+            total += taps[t] * block[p + t * stride - reach]
+        spare[p] = total
+    for p in range(reach, block.shape[0] - reach):
+        block[p] = spare[p]
 
 
 @parallel_kernel
@@ -86,7 +88,7 @@ def widen_bucket(
     zero = block.dtype.type(0.0)
     load_component(splat, 0, neighbours, b, halo, zero, block)
     for stride in (n * n, n, 1):
-        filter_axis(block, spare, n, stride, taps)
+        filter_axis(block, spare, stride, taps)
     covers = np.empty((3, n))
     for a in range(3):
         for i in range(n):
@@ -109,7 +111,7 @@ def widen_bucket(
     for p in range(n * n * n):
         room[p] *= covers[0, p // (n * n)] * covers[1, p // n % n] * covers[2, p % n]
     for stride in (n * n, n, 1):
-        filter_axis(room, spare, n, stride, open_taps)
+        filter_axis(room, spare, stride, open_taps)
     for i in range(r):
         for j in range(r):
             for k in range(r):
@@ -200,7 +202,7 @@ def filter_bucket(b, distance, coords, neighbours, box, background, taps, fairin
     load_component(distance, 0, neighbours, b, halo, number(background), block)
     mirror_outside(block, coords, b, r, halo, box)
     for stride in (n * n, n, 1):
-        filter_axis(block, spare, n, stride, taps)
+        filter_axis(block, spare, stride, taps)
     for i in range(r):
         for j in range(r):
             for k in range(r):
@@ -264,60 +266,62 @@ def begin_band(field, neighbours, band, out):
     """
     for b in prange(neighbours.shape[0]):
         r = field.shape[2]
+        n = r + 2
+        block = np.empty(n * n * n, field.dtype)
+        load_component(field, 0, neighbours, np.int64(b), 1, block.dtype.type(np.nan), block)
         for i in range(r):
             for j in range(r):
                 for k in range(r):
-                    here = np.float64(field[b, 0, i, j, k])
-                    steep, crossed = 0.0, False
-                    for a in range(3):
-                        slope = 0.0
-                        for step in (-1, 1):
-                            other, x, y, z = beside(neighbours, np.int64(b), r, a, step, i, j, k)
-                            if other < 0:
-                                continue
-                            there = np.float64(field[other, 0, x, y, z])
-                            crossed |= (here < 0.0) != (there < 0.0)
-                            slope = max(slope, abs(there - here))
-                        steep += slope * slope
+                    p = ((i + 1) * n + j + 1) * n + k + 1
+                    here = np.float64(block[p])
+                    x, cut_x = steepest(block, p, n * n)
+                    y, cut_y = steepest(block, p, n)
+                    z, cut_z = steepest(block, p, 1)
                     value = math.copysign(band, here)
-                    if crossed:
-                        value = min(max(here / max(math.sqrt(steep), 1.0e-6), -1.0), 1.0)
+                    if cut_x or cut_y or cut_z:
+                        slope = math.sqrt(x * x + y * y + z * z)
+                        value = min(max(here / max(slope, 1.0e-6), -1.0), 1.0)
                     out[b, 0, i, j, k] = value
 
 
+@device
+def steepest(block, p, stride):
+    """(larger difference to the two next voxels, whether one has another sign); NaN counts not."""
+    here = np.float64(block[p])
+    slope, cut = 0.0, False
+    for q in (p - stride, p + stride):
+        there = np.float64(block[q])
+        if there == there:
+            slope = max(slope, abs(there - here))
+            cut |= (here < 0.0) != (there < 0.0)
+    return slope, cut
+
+
 @parallel_kernel
-def grow_band(field, neighbours, band, source, out):
+def grow_band(neighbours, band, source, out):
     """Grow a narrow band by one layer, upwind: the solution of |grad d| = 1 (Osher & Sethian 1988).
 
-    Voxels at the surface, within 1 of it, stay as they are in `source`.
+    Voxels within 1 of the surface stay as they are.
     """
     for b in prange(neighbours.shape[0]):
-        r = field.shape[2]
+        r = source.shape[2]
+        n = r + 2
+        block = np.empty(n * n * n, source.dtype)
+        load_component(source, 0, neighbours, np.int64(b), 1, block.dtype.type(band), block)
         for i in range(r):
             for j in range(r):
                 for k in range(r):
-                    here = np.float64(source[b, 0, i, j, k])
-                    if abs(here) < 1.0:
-                        out[b, 0, i, j, k] = here
-                        continue
-                    least = (band, band, band)
-                    x, y, z = least
-                    for a in range(3):
-                        near = band
-                        for step in (-1, 1):
-                            other, ni, nj, nk = beside(neighbours, np.int64(b), r, a, step, i, j, k)
-                            if other >= 0:
-                                near = min(near, abs(np.float64(source[other, 0, ni, nj, nk])))
-                        if a == 0:
-                            x = near
-                        elif a == 1:
-                            y = near
-                        else:
-                            z = near
-                    value = min(abs(here), upwind_distance(x, y, z))
-                    out[b, 0, i, j, k] = math.copysign(
-                        min(value, band), np.float64(field[b, 0, i, j, k])
-                    )
+                    p = ((i + 1) * n + j + 1) * n + k + 1
+                    here = np.float64(block[p])
+                    value = abs(here)
+                    if value >= 1.0:
+                        x = min(abs(block[p - n * n]), abs(block[p + n * n]))
+                        y = min(abs(block[p - n]), abs(block[p + n]))
+                        z = min(abs(block[p - 1]), abs(block[p + 1]))
+                        if min(x, min(y, z)) < band:
+                            far = upwind_distance(np.float64(x), np.float64(y), np.float64(z))
+                            value = min(value, far)
+                    out[b, 0, i, j, k] = math.copysign(value, here)
 
 
 @device

@@ -233,7 +233,7 @@ class LiquidLevelSet:
             for _ in range(BAND):
                 volume.mark_written(band.name)
                 volume.refresh(band.name)
-                grow_band(field, neighbours, float(BAND), band.values, following.values)
+                grow_band(neighbours, float(BAND), band.values, following.values)
                 volume.local(band.name)[:] = volume.local(following.name)
             return volume.local(band.name).copy()
 
