@@ -52,6 +52,7 @@ from loki_core.keyframes import Keyframes
 from loki_core.objects.collider import Collider
 from loki_core.objects.curves import CurvesObject
 from loki_core.objects.hybrid import HybridObject
+from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
@@ -112,6 +113,7 @@ __all__ = [
     "HybridObject",
     "InputError",
     "Keyframes",
+    "LiquidSurface",
     "LokiError",
     "MatchTarget",
     "Object",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.bucket_set import BucketSet
 from loki_core.kernels.liquid_cells import (
     classify_liquid,
     density_error,
@@ -65,16 +66,6 @@ class LiquidGrid:
         count = particles.buckets.local_count
         return particles.buckets.index_in(volume.buckets)[:count].astype(np.int32)
 
-    def _tiles_around(self) -> NDArray[np.int32]:
-        """Rows of the particles' Buckets around each Bucket of the volume, ghosts too."""
-        volume = self.liquid.volume
-        around = np.full((volume.buckets.count, 27), -1, np.int32)
-        rows = self.rows()
-        reached = volume.buckets.neighbours[rows]
-        tile, direction = np.nonzero(reached >= 0)
-        around[reached[tile, direction], 26 - direction] = tile
-        return around
-
     def remember_space(self) -> None:
         """Measure the room around every cell. Collective."""
         liquid, volume, buckets = self.liquid, self.liquid.volume, self.liquid.volume.buckets
@@ -110,7 +101,8 @@ class LiquidGrid:
             particles.domain.bucket_size, r, tiles,
         )  # fmt: skip
         names = ("velocity", "face_weight", "filled")
-        collect_tiles(tiles, self._tiles_around(), *(volume.with_ghosts(n) for n in names))
+        around = tiles_around(volume.buckets, self.rows())
+        collect_tiles(tiles, around, *(volume.with_ghosts(n) for n in names))
         for name in names:
             volume.add_ghosts_to_owners(name)
         divide_by_weight(
@@ -225,3 +217,17 @@ class LiquidGrid:
         way = liquid.bucket_speeds().max(initial=0.0) * dt / liquid.voxel_size
         most = liquid.scope.domain.comm.maximum(float(way)) if np.isfinite(way) else 0.0
         return int(min(liquid.resolution, max(2, math.ceil(most) + 1)))
+
+
+def tiles_around(buckets: BucketSet, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Tile in each direction around each Bucket, ghosts too, or -1: [buckets, 27].
+
+    Args:
+        buckets: Those of a volume.
+        rows: The Bucket of each tile.
+    """
+    around = np.full((buckets.count, 27), -1, np.int32)
+    reached = buckets.neighbours[rows]
+    tile, direction = np.nonzero(reached >= 0)
+    around[reached[tile, direction], 26 - direction] = tile
+    return around
