@@ -60,6 +60,7 @@ from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.operators.guide import GuideOperator
+from loki_core.operators.liquid_source import LiquidSink, LiquidSource
 from loki_core.operators.match_target import MatchTarget
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
@@ -113,6 +114,8 @@ __all__ = [
     "HybridObject",
     "InputError",
     "Keyframes",
+    "LiquidSink",
+    "LiquidSource",
     "LiquidSurface",
     "LokiError",
     "MatchTarget",

@@ -92,6 +92,8 @@ class Hybrid(Fluid):
     Attributes:
         particles: Its particles; `data["particles"]`.
         grid: The transfers between the two.
+        liquid_sources: Actions that add particles; they add themselves.
+        liquid_sinks: Actions that take particles away; they add themselves.
     """
 
     cost = 1.5  # of a voxel that is full of particles
@@ -110,6 +112,8 @@ class Hybrid(Fluid):
         self._add("start_velocity", components=3, derived=True)
         self._add("spread", components=3, derived=True)
         self.grid = LiquidGrid(self)
+        self.liquid_sources: list[Any] = []
+        self.liquid_sinks: list[Any] = []
 
     @property
     def data(self) -> dict[str, ChannelData]:
@@ -156,13 +160,26 @@ class Hybrid(Fluid):
 
     @task(Stage.REBUCKET, layout=("particles",))
     def rebucket(self, access: Access, step: Step) -> None:
-        """Sort by Bucket, move particles to their ranks."""
+        """Sort by Bucket, move particles to their ranks; let liquid come and go."""
         try:
             self.particles.rebucketize()
         except InputError as error:  # not the user's input any more: a state that went bad
             failure = DivergenceError(str(error))
             failure.together = error.together
             raise failure from error
+        self._come_and_go(step)
+
+    def _come_and_go(self, step: Step) -> None:
+        """Let sources and sinks act. Collective."""
+        before = self.particles.next_id
+        for source in self.liquid_sources:
+            source.emit(step)
+        if self.particles.next_id != before:
+            self.particles.rebucketize()
+        for sink in self.liquid_sinks:
+            sink.drain()
+        if self.liquid_sinks:
+            self.particles.rebucketize()
 
     @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
     def adapt(self, access: Access, step: Step) -> None:

@@ -24,12 +24,15 @@ def ball(centre, radius):
 
 
 def tank(water, *others, walls="wall", size=(1.0, 1.0, 1.0), inputs=None, liquid=None, **settings):
-    """Water in a box."""
+    """Water in a box, or a box without any."""
+    given = {} if water is None else {"water": water}
     setup = lk.SolverSetup(
         "tank",
-        lk.HybridObject(name="Water", voxel_size=H, input="water", **(liquid or {})),
+        lk.HybridObject(
+            name="Water", voxel_size=H, input=None if water is None else "water", **(liquid or {})
+        ),
         lk.GravityForce(),
-        lk.PressureMaterial(),
+        *settings.pop("pressure", [lk.PressureMaterial()]),
         *others,
         **{
             "substeps": 2,
@@ -40,7 +43,7 @@ def tank(water, *others, walls="wall", size=(1.0, 1.0, 1.0), inputs=None, liquid
             **settings,
         },
     )
-    return lk.Solver(setup, {"water": water, **(inputs or {})})
+    return lk.Solver(setup, {**given, **(inputs or {})})
 
 
 def drops(places, **channels):
@@ -64,11 +67,10 @@ def test_the_floor_carries_the_weight():
     solver = tank(box((-1, -1, -1), (2, 0.5, 2)), precision="double")
     solver.run(2)
     liquid = solver.object("Water")
-    pressure = liquid.volume.local("pressure")
-    floor = (
-        liquid.volume.buckets.local_coords[:, 1] == liquid.volume.buckets.local_coords[:, 1].min()
-    )
-    measured = pressure[floor][:, 0, :, 0, :].mean() + 1000.0 * 9.81 * 0.5 * H
+    pressure, kind = liquid.volume.local("pressure"), liquid.volume.local("kind")
+    rows = liquid.volume.buckets.local_coords[:, 1]
+    lowest = (rows == rows.min())[:, None, None] & (kind[:, 0, :, 0, :] == 1)
+    measured = pressure[:, 0, :, 0, :][lowest].mean() + 1000.0 * 9.81 * 0.5 * H
     assert measured == pytest.approx(1000.0 * 9.81 * 0.5, rel=1e-3)
 
 
@@ -278,3 +280,74 @@ def test_results_do_not_depend_on_threads():
     finally:
         set_thread_count(before)
     np.testing.assert_array_equal(*found)
+
+
+def jet(**source):
+    return lk.LiquidSource(source="nozzle", velocity=(2.0, 0.0, 0.0), **source)
+
+
+def test_a_source_gives_its_cross_section_times_its_velocity():
+    nozzle = box((0.0, 0.5, 0.25), (0.25, 0.75, 0.5))
+    solver = tank(None, jet(), inputs={"nozzle": nozzle}, substeps=4, size=(4.0, 1.0, 1.0))
+    solver.run(4)
+    before = solver.object("Water").count()
+    solver.run(4)
+    given = (solver.object("Water").count() - before) * H**3 / 8
+    assert given == pytest.approx(2.0 * 0.25**2 * 4 / 24, rel=0.1)
+    assert solver.read("Water", "velocity")[:, 0].mean() == pytest.approx(2.0, rel=0.1)
+
+
+def test_a_flux_holds_a_source_back():
+    nozzle = box((0.0, 0.5, 0.25), (0.25, 0.75, 0.5))
+    solver = tank(None, jet(flux=0.05), inputs={"nozzle": nozzle}, substeps=4, size=(4.0, 1.0, 1.0))
+    solver.run(6)
+    given = solver.object("Water").count() * H**3 / 8
+    assert given == pytest.approx(0.05 * 6 / 24, rel=0.01)
+
+
+def test_a_source_in_a_solid_stays_dry():
+    inputs = {
+        "nozzle": box((0.3, 0.3, 0.3), (0.5, 0.5, 0.5)),
+        "rock": box((0.2, 0.2, 0.2), (0.6, 0.6, 0.6)),
+    }
+    solver = tank(None, jet(), lk.Collider(input="rock"), inputs=inputs)
+    solver.run(2)
+    assert solver.object("Water").count() == 0
+
+
+def test_an_empty_source_gives_nothing():
+    empty = lk.Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
+    solver = tank(None, jet(), inputs={"nozzle": empty})
+    solver.run(2)
+    assert solver.object("Water").count() == 0
+
+
+def test_a_sink_drains():
+    solver = tank(
+        box((0, 0, 0), (1.0, 0.25, 1.0)), lk.LiquidSink(source="drain"),
+        inputs={"drain": box((0.4, -0.1, 0.4), (0.6, 0.1, 0.6))}, substeps=4,
+    )  # fmt: skip
+    before = solver.object("Water").count()
+    solver.run(12)
+    x = solver.read("Water", "position")
+    assert len(x) < 0.9 * before
+    inside = np.all((x > [0.4, -0.1, 0.4]) & (x < [0.6, 0.1, 0.6]), axis=1)
+    assert np.mean(inside) < 0.02  # what has come in during the last substep
+
+
+def test_walls_let_go():
+    """A block under the ceiling and at a wall falls as if nothing touched it."""
+    solver = tank(box((-1, 0.6, -1), (0.5, 2, 2)), precision="double", substeps=4)
+    height = solver.read("Water", "position")[:, 1].mean()
+    solver.run(4)
+    steps, dt = 16, 1 / 96
+    fallen = height - solver.read("Water", "position")[:, 1].mean()
+    assert fallen == pytest.approx(9.81 * dt * dt * steps * (steps + 1) / 2, rel=1e-6)
+
+
+def test_walls_may_hold():
+    setup = [lk.PressureMaterial(walls="hold")]
+    solver = tank(box((-1, 0.6, -1), (2, 2, 2)), precision="double", substeps=4, pressure=setup)
+    height = solver.read("Water", "position")[:, 1].mean()
+    solver.run(2)
+    assert height - solver.read("Water", "position")[:, 1].mean() < 1e-3
