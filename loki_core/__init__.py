@@ -51,6 +51,8 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
 from loki_core.objects.collider import Collider
 from loki_core.objects.curves import CurvesObject
+from loki_core.objects.hybrid import HybridObject
+from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
@@ -58,6 +60,7 @@ from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.operators.guide import GuideOperator
+from loki_core.operators.liquid_source import LiquidSink, LiquidSource
 from loki_core.operators.match_target import MatchTarget
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
@@ -108,8 +111,12 @@ __all__ = [
     "GridDomain",
     "Group",
     "GuideOperator",
+    "HybridObject",
     "InputError",
     "Keyframes",
+    "LiquidSink",
+    "LiquidSource",
+    "LiquidSurface",
     "LokiError",
     "MatchTarget",
     "Object",

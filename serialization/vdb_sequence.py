@@ -59,22 +59,19 @@ def grids_of(voxels: Voxels) -> Grids:
         origin=voxels.origin,
         block_resolution=voxels.block_resolution,
     )
-    left_out = []
     for name, channel in voxels.channels.items():
         values = centred_values(voxels, name) if channel.location == "face" else channel.values
         values = np.require(_narrowed(values, floats_only=scalars_only), requirements="W")
         components = values.shape[1]
         # one number cannot be what a vector is outside the blocks, unless it is 0
         background = channel.background if components == 1 else 0.0
-        if scalars_only and background != 0.0:
-            left_out.append(f"{name} (not 0 outside its blocks: needs openvdb)")
-        elif components == 1 or (components == 3 and values.dtype != np.int64 and not scalars_only):
+        if components == 1 or (components == 3 and values.dtype != np.int64 and not scalars_only):
             ready.set_channel(name, values, background=background)
         else:
             endings = "xyz" if components == 3 else map(str, range(components))
             for k, ending in enumerate(endings):
                 ready.set_channel(f"{name}.{ending}", values[:, k])
-    return Grids(ready, _classes(ready), left_out)
+    return Grids(ready, _classes(ready), [])
 
 
 def centred_values(voxels: Voxels, name: str) -> Array:

@@ -255,7 +255,10 @@ def _select(found: list[str], names: Sequence[str] | None, path: Path) -> list[s
 # -- tinyvdb ----------------------------------------------------------------------------------
 
 _TYPE = "Tree_float_5_4_3"
-_EMPTY_TREE = struct.pack("<IfII", 1, 0.0, 0, 0)  # buffers, background, tiles, children
+
+
+def _empty_tree(background: float) -> bytes:
+    return struct.pack("<IfII", 1, background, 0, 0)  # buffers, background, tiles, children
 
 
 def _tinyvdb_file(voxels: Voxels, classes: Mapping[str, str]) -> bytes:
@@ -268,23 +271,21 @@ def _tinyvdb_file(voxels: Voxels, classes: Mapping[str, str]) -> bytes:
                 f'channel "{name}" is {channel.values.dtype} with {channel.components} components; '
                 f"the tinyvdb module writes scalar float32 grids only: convert it, or {INSTALL}"
             )
-        if channel.background != 0.0:
-            raise InputError(
-                f'channel "{name}" has the background {channel.background}; the tinyvdb module '
-                f"writes 0 only: {INSTALL}"
-            )
         r, values = voxels.block_resolution, channel.values[:, 0]
-        block, *local = np.nonzero(values)
+        background = np.float32(channel.background)
+        block, *local = np.nonzero(values != background)
         coords = voxels.coords[block].astype(np.int64) * r + np.stack(local, axis=1)
-        tree = (0, _EMPTY_TREE)
+        tree = (0, _empty_tree(float(background)))
         if block.size:
-            file = tinyvdb.from_bytes(_container(voxels, [(name, "unknown", (0, _EMPTY_TREE))]))
+            file = tinyvdb.from_bytes(_container(voxels, [(name, "unknown", tree)]))
             file.read_grids()
             cells = np.ascontiguousarray(coords, np.int32).tobytes()
             file.replace_grid_from_sparse(0, cells, values[block, *local].tobytes(), name)
             tree = _tree_of(
                 bytes(file.to_bytes(tinyvdb.COMPRESS_ZIP | tinyvdb.COMPRESS_ACTIVE_MASK))
             )
+            # tinyvdb knows no background but 0, which stands after the number of buffers
+            tree = (tree[0], tree[1][:4] + struct.pack("<f", background) + tree[1][8:])
         grids.append((name, classes[name], tree))
     return _container(voxels, grids)
 

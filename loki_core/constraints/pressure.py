@@ -27,6 +27,7 @@ from loki_core.kernels.mac_grid import (
     FLUID,
     count_pressure_entries,
     fill_pressure_matrix,
+    find_wall_cells,
     guess_pressure,
     negative_divergence,
     subtract_pressure_gradient,
@@ -45,6 +46,10 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
+LCP_ITERATIONS = 10  # for each of a linear solve, that a solve with walls that let go may take
+#: How much more of an excess of volume may stay than of a divergence: the next step corrects it.
+SPREAD_TOLERANCE = 1.0e3
+
 
 class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     """Keep the gas of every Volume in the Group incompressible."""
@@ -54,6 +59,12 @@ class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     )
     max_iterations: int = parameter(
         200, minimum=1, maximum=1_000_000, doc="Most iterations of a solve."
+    )
+    walls: str = parameter(
+        "auto",
+        choices=("auto", "hold", "let_go"),
+        doc="Whether walls and solids may pull: hold, or let go of the fluid; auto lets liquids "
+        "without viscosity go.",
     )
     solver: str = parameter(
         "auto", choices=NAMES_FOR_FLUIDS, doc="Linear solver; auto suits the system."
@@ -151,9 +162,56 @@ class PressureAction(Action, behavior=PressureMaterial):
             tol=attainable(self._solve.system, rhs, volume.local("velocity"), tolerance),
             max_iterations=int(self.settings.max_iterations),
         )
+        if self._lets_go():
+            self._let_go(rhs, q)
         self._subtract_gradient(q, mobility)
         self.target.let_ambient_faces_flow()
         return q
+
+    def _lets_go(self) -> bool:
+        """Whether walls and solids only push: a liquid falls off them."""
+        wanted = str(self.settings.walls)
+        return wanted == "let_go" or (wanted == "auto" and bool(self.target.falls_off_walls))
+
+    def _let_go(self, rhs: NDArray[np.float64], q: NDArray[np.float64]) -> None:
+        """Take back what walls pull: a cell beside one has a pressure, or grows. Collective."""
+        volume = self.target.volume
+        bounded = np.empty(len(q), bool)
+        find_wall_cells(
+            volume.with_ghosts("kind"), volume.with_ghosts("open_fraction"),
+            volume.buckets.neighbours, bounded,
+        )  # fmt: skip
+        tolerance = float(self.settings.tolerance)
+        if self._solve.let_go(
+            rhs, q, bounded, tol=tolerance,
+            max_iterations=LCP_ITERATIONS * int(self.settings.max_iterations),
+        ):  # fmt: skip
+            # A pressure that is no more than the solver's error is none: there walls let go.
+            speed = volume.domain.comm.maximum(
+                float(np.abs(volume.local("velocity")).max(initial=0.0))
+            )
+            q[bounded & (q < tolerance * speed)] = 0.0
+        self.report = self._solve.report
+
+    def spread(self, excess: NDArray[np.float64], name: str, dt: float) -> None:
+        """Fill a face channel with the displacement [m] that takes an excess of volume away.
+
+        It is the potential one whose flux out of every cell is its excess [part of the cell], found
+        with the matrix of the last projection. Collective.
+        """
+        target, volume = self.target, self.target.volume
+        rhs = float(target.voxel_size) * excess
+        q = np.zeros_like(rhs)
+        report = self._solve.solve(
+            rhs,
+            q,
+            tol=min(0.1, SPREAD_TOLERANCE * float(self.settings.tolerance)),
+            max_iterations=int(self.settings.max_iterations),
+        )
+        self.iterations += report.iterations
+        mobility = self._mobility(dt)
+        self._subtract_gradient(q, mobility, name)
+        volume.mark_written(name)
 
     def gradient_push(self, dt: float) -> Array:
         """Velocity that the present pressure gives free gas in a time dt [m/s], faces with ghosts.
@@ -181,10 +239,10 @@ class PressureAction(Action, behavior=PressureMaterial):
             values: Array = volume.with_ghosts(push.name).copy()
         return values
 
-    def _subtract_gradient(self, q: Array, mobility: Array | None) -> None:
-        """Correct the velocity by the gradient of q [m/s], flat over local voxels. Collective."""
+    def _subtract_gradient(self, q: Array, mobility: Array | None, name: str = "velocity") -> None:
+        """Correct a face channel by the gradient of q, flat over local voxels. Collective."""
         target, volume = self.target, self.target.volume
-        flat = volume.local("velocity").reshape(-1)
+        flat = volume.local(name).reshape(-1)
         with volume.scratch("q", resolution=target.resolution) as scratch:
             volume.local(scratch.name).reshape(-1)[:] = q
             self.target.volume.refresh(scratch.name)
@@ -197,7 +255,7 @@ class PressureAction(Action, behavior=PressureMaterial):
                 target.resolution,
                 flat,
             )
-        volume.mark_written("velocity")
+        volume.mark_written(name)
 
     def _mobility(self, dt: float) -> Array | None:
         """Mobility of faces with ghosts, or None without drag."""

@@ -371,6 +371,33 @@ def subtract_run(q, fraction, mobility, has_mobility, velocity, face, above, bel
 
 
 @parallel_kernel
+def find_wall_cells(kind, fraction, neighbours, out):
+    """Tell which local FLUID cells have a wall or a solid on any side: bool [local * r^3]."""
+    for b in prange(neighbours.shape[0]):
+        find_wall_cells_of_bucket(np.int64(b), kind, fraction, neighbours, out)
+
+
+@device
+def find_wall_cells_of_bucket(b, kind, fraction, neighbours, out):
+    """Do one Bucket."""
+    r = kind.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                row = ((b * r + i) * r + j) * r + k
+                out[row] = False
+                if kind[b, 0, i, j, k] != FLUID:
+                    continue
+                for a in range(3):
+                    other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
+                    beyond = other < EMPTY_CODE
+                    if other >= 0:
+                        beyond = fraction[other, a, ni, nj, nk] < 1.0
+                    if beyond or fraction[b, a, i, j, k] < 1.0:
+                        out[row] = True
+
+
+@parallel_kernel
 def guess_pressure(pressure, kind, factor, q):
     """Write factor * pressure of FLUID cells to q, 0 elsewhere; all flat."""
     for n in prange(q.shape[0]):

@@ -17,6 +17,7 @@ from loki_core.errors import LokiError
 from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
+from loki_core.linear_solvers.predictor_corrector_lcp import PredictorCorrectorLcp
 from loki_core.linear_solvers.sparse_system import Boxes, SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
@@ -157,3 +158,33 @@ class FluidSolve:
         if self._fresh_iterations is None and self.report.fell_back_from is None:
             self._fresh_iterations = self.report.iterations
         return self.report
+
+    def let_go(
+        self,
+        b: Vector,
+        x: Vector,
+        bounded: NDArray[np.bool_],
+        *,
+        tol: float,
+        max_iterations: int,
+    ) -> bool:
+        """Correct a solution x so that no bounded unknown is below 0. Collective.
+
+        Where one would be, it is 0 and its row of A x - b above 0 instead.
+
+        Returns:
+            Whether there was anything to correct.
+        """
+        held = bounded & (x < 0.0)
+        if not self.system.comm.any(bool(held.any())):
+            return False
+        solver = PredictorCorrectorLcp()
+        solver.prepare(self.system, predicted=True)
+        lower = np.where(bounded, 0.0, -np.inf)
+        self.report = solver.solve(-b, x, lower=lower, tol=tol, max_iterations=max_iterations)
+        if not self.report.converged:
+            self.warning = (
+                f"walls that let go: complementarity {self.report.residual:.2g} after "
+                f"{self.report.iterations} iterations, wanted {tol:.2g}"
+            )
+        return True

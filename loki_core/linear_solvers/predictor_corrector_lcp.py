@@ -32,13 +32,23 @@ class PredictorCorrectorLcp:
 
     def __init__(self) -> None:
         self._gauss_seidel = ProjectedGaussSeidel()
-        self._predictor = SmoothedAggregation()
+        self._predictor: SmoothedAggregation | None = SmoothedAggregation()
 
-    def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:
-        """Colour the rows and build the multigrid hierarchy. Collective."""
+    def prepare(
+        self, system: SparseSystem, reuse: str | None = None, *, predicted: bool = False
+    ) -> None:
+        """Colour the rows and build the multigrid hierarchy. Collective.
+
+        Args:
+            predicted: Whether x will be the solution without bounds already.
+        """
         self.system = system
         self._gauss_seidel.prepare(system, reuse)
-        self._predictor.prepare(system, reuse)
+        if predicted:
+            self._predictor = None
+        else:
+            self._predictor = self._predictor or SmoothedAggregation()
+            self._predictor.prepare(system, reuse)
 
     def solve(
         self,
@@ -59,7 +69,9 @@ class PredictorCorrectorLcp:
         residual = problem.evaluate(x)
         iterations = 0
         if not residual <= tol and math.isfinite(residual):
-            iterations += self._predictor.solve(-b, x, tol=1e-2, max_iterations=50).iterations
+            if self._predictor is not None:
+                report = self._predictor.solve(-b, x, tol=1e-2, max_iterations=50)
+                iterations += report.iterations
             iterations += self._active_set(problem, x, tol, max_iterations)
         problem.clamp(x)
         residual = problem.evaluate(x)

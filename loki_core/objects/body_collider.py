@@ -115,6 +115,10 @@ class _LocalField(ColliderField):
     dt = 0.0
     box: GridDomain
 
+    def _thickness(self) -> float:
+        """As it is: contacts need no grid."""
+        return float(self.settings.thickness)
+
     def _box(self) -> GridDomain:
         return self.box
 

@@ -42,6 +42,9 @@ from loki_core.pipeline.task import Step, task
 #: Open parts of faces below this are closed: they let nothing through, and spoil the solve.
 SMALLEST_OPENING = 0.01
 DEFAULT_BAND = 3.0  # voxels
+#: Voxels of a shell's thickness from which on the faces that it closes have no gap between them,
+#: whichever way it lies: the nodes within half of it are the diagonal of a voxel apart.
+TIGHT_SHELL = 3.0**0.5
 #: Most triangles or points that a mesh and its images along periodic axes may have together.
 LARGEST_MESH = 1 << 24
 
@@ -57,7 +60,12 @@ class Collider(Behavior, kind="operator"):
         choices=MODES,
         doc="What is solid: the mesh's inside, its outside (a container), or a shell on its faces.",
     )
-    thickness: float = parameter(0.0, unit="m", minimum=0.0, doc="Thickness of a shell.")
+    thickness: float = parameter(
+        0.0,
+        unit="m",
+        minimum=0.0,
+        doc="Thickness of a shell; for fluids at least the diagonal of a voxel, to be tight.",
+    )
     surface_offset: float = parameter(
         0.0, unit="m", doc="By how much the solid grows; negative values shrink it."
     )
@@ -259,7 +267,7 @@ class ColliderField(Object):
         pose = self._current
         assert pose is not None
         position, velocity = self._motion(fraction)
-        shape = (float(self.settings.thickness), float(self.settings.surface_offset))
+        shape = (self._thickness(), float(self.settings.surface_offset))
         wanted = (pose.triangles, position, velocity, shape)
         around = self._layout()
         if not self._is_built(wanted):
@@ -307,6 +315,10 @@ class ColliderField(Object):
             excess=np.tile(triangles.excess, copies),
         )
         return images, (place + offsets[:, None]).reshape(-1, 3), np.tile(points, copies)
+
+    def _thickness(self) -> float:
+        """Thickness of a shell [m]: enough for the grid to have no hole in it."""
+        return max(float(self.settings.thickness), TIGHT_SHELL * self.field.voxel_size)
 
     _beyond = 0.0  # how far outside of the box anything may ask for the distance [m]
 

@@ -27,22 +27,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData, Declaration
-from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
+from loki_core.data.accessors import Access, Declaration
 from loki_core.data.voxels import Voxels
-from loki_core.errors import DivergenceError, InputError, SetupError
+from loki_core.errors import InputError, SetupError
 from loki_core.kernels.mac_grid import (
-    apply_forces,
     blow_in,
     bucket_deviation,
-    largest_components,
     let_ambient_faces_flow,
-    mobility_of_drag,
     reset_cells,
 )
-from loki_core.objects.object import Object, Scope
+from loki_core.objects.fluid import Fluid
+from loki_core.objects.object import Scope
 from loki_core.objects.surroundings import Surroundings
-from loki_core.objects.volume_boundaries import classify, hold_walls, surroundings_of
 from loki_core.objects.volume_input import sample_into
 from loki_core.objects.volume_occupancy import needed_regions
 from loki_core.objects.volume_topology import Regions, whole_box
@@ -54,7 +50,6 @@ Array = NDArray[Any]
 SCHEMES = ("semi_lagrangian", "maccormack", "bfecc", "cubic")
 LIMITERS = ("none", "clamp", "revert", "conserve")
 TRIM_EVERY = 8  # substeps after which Buckets that hold nothing are dropped
-SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 #: Channels that the Object makes itself and that nobody may carry along as a material.
 OWN_CHANNELS = (
     "velocity",
@@ -171,87 +166,32 @@ class VolumeObject(Behavior, kind="object"):
         return [Volume(self, scope)]
 
 
-class Volume(Object):
+class Volume(Fluid):
     """The gas of one Volume Object.
 
     Attributes:
-        volume: Its channels; `data["volume"]`.
-        colliders: Fields of solids in the gas; Colliders add themselves.
-        boundaries: Actions that say what a side of the box does; they add themselves.
         emissions: Actions that want Buckets around their source; they add themselves.
-        uniform_forces: Functions that give an acceleration of everything [m/s^2].
-        projector: The Pressure Material's Action, or None.
-        viscous: Whether a Viscosity Material acts, so that walls hold the gas.
     """
 
     cost = 0.45  # of a voxel; with pressure it is 1, the unit of all costs
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.resolution = self._resolution()
-        self.voxel_size = self.scope.domain.bucket_size / self.resolution
-        self.volume = DiscreteVolume(self.scope.domain, name=self.path, dtype=self.scope.dtype)
-        settings = self.scope.settings
-        self.settings = start = self.behavior.at(
-            0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
-        )
-        self._add("velocity", components=3, background=start.ambient_velocity)
-        self._add("open_fraction", components=3, derived=True)
-        self._add("pressure")
-        self._add("kind", dtype=np.uint8, derived=True)
+        start = self.settings
         for text in self.behavior.channels:
             name, _, background = text.partition(":")
             default = start.ambient_temperature if name == "temperature" else 0.0
             self._add(name, background=float(background) if background else default)
-        self.colliders: list[Any] = []
-        self.boundaries: list[Any] = []
         self.emissions: list[Any] = []
-        self.uniform_forces: list[Any] = []
-        self.projector: Any = None
-        self.boundaries_of_points: dict[int, Any] = {}  # points in this volume, by Object
-        self.viscous = False
-        #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.
-        self.geometry_version = 0
-        self._geometry: Any = None
         self._wind = np.array(start.ambient_velocity, np.float64)  # that the air has followed
         if start.reflection:
             self.cost += 1.0  # the pressure is solved twice, once in the middle of advection
 
-    def _resolution(self) -> int:
-        domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
-        count = domain.bucket_size / wanted
-        allowed = [r for r in RESOLUTIONS if r >= SMALLEST_RESOLUTION]
-        resolution = min(allowed, key=lambda r: abs(r / count - 1.0))
-        if abs(resolution / count - 1.0) > 1e-6:
-            sizes = ", ".join(f"{domain.bucket_size / r:.9g} m" for r in allowed)
-            raise SetupError(
-                f"{self.path}.voxel_size = {wanted:.9g} m does not divide the Bucket of "
-                f"{domain.bucket_size:.9g} m; allowed: {sizes}"
-            )
-        return resolution
-
-    def _add(
-        self,
-        name: str,
-        *,
-        components: int = 1,
-        dtype: Any = None,
-        background: float | Sequence[float] = 0.0,
-        derived: bool = False,
-    ) -> None:
-        self.volume.add_channel(
-            name,
-            dtype,
-            components=components,
-            resolution=self.resolution,
-            location="face" if components == 3 else "cell",
-            background=background,
-            derived=derived,
-        )
-
     @property
-    def data(self) -> dict[str, ChannelData]:
-        return {"volume": self.volume}
+    def ambient_velocity(self) -> tuple[float, float, float]:
+        """Wind."""
+        wind: tuple[float, float, float] = self.settings.ambient_velocity
+        return wind
 
     @property
     def materials(self) -> tuple[str, ...]:
@@ -268,61 +208,6 @@ class Volume(Object):
             raise SetupError(f'{self.path}: "{name}" cannot be the name of a material')
         if name not in self.volume.channels:
             self._add(name, background=background)
-
-    def need_force(self) -> None:
-        """Make room for forces on faces [N]; Forces call it."""
-        if "force" not in self.volume.channels:
-            self._add("force", components=3, derived=True)
-
-    def need_drag(self) -> None:
-        """Make room for derivatives -df/du of forces on faces [kg/s]; implicit Forces call it."""
-        self.need_force()
-        if "drag" not in self.volume.channels:
-            self._add("drag", components=3, derived=True)
-
-    def need_jacobian(self) -> None:
-        """Make room for what implicit Forces bring: on a volume their drag."""
-        self.need_drag()
-
-    def need_divergence(self) -> None:
-        """Make room for sources of volume [1/s]."""
-        if "divergence" not in self.volume.channels:
-            self._add("divergence", derived=True)
-
-    def need_compliance(self) -> None:
-        """Have the channel through which solids give way: volume a cell takes up by pressure.
-
-        What is in it is added to the diagonal of the pressure matrix, in the units of that: rho h
-        / dt times the change of volume flux by pressure, over h^2. Whoever asks for it writes it
-        anew in each substep.
-        """
-        if "compliance" not in self.volume.channels:
-            self._add("compliance", derived=True)
-
-    def need_pores(self) -> None:
-        """Make room for solids that share the space of the gas and its pressure.
-
-        On faces: the share of space that they take, that share times their velocity [m/s], and
-        how much of a pressure gradient moves them, as a mobility of the gas.
-        """
-        if "solid_share" not in self.volume.channels:
-            for name in ("solid_share", "solid_flux", "solid_give"):
-                self._add(name, components=3, derived=True)
-
-    def need_solids(self) -> None:
-        """Make room for the velocity of solids on faces [m/s]."""
-        if "solid_velocity" not in self.volume.channels:
-            self._add("solid_velocity", components=3, derived=True)
-
-    @property
-    def keeps_start(self) -> bool:
-        """Whether several Newton iterations start from one velocity."""
-        return self.scope.settings.newton_iterations > 1
-
-    @property
-    def face_mass(self) -> float:
-        """Mass of the gas around a face [kg]."""
-        return float(self.settings.density) * self.voxel_size**3
 
     # -- start -----------------------------------------------------------------------------
 
@@ -371,56 +256,20 @@ class Volume(Object):
             if lacks or is_empty or step.substep % TRIM_EVERY == 0:
                 self.volume.set_buckets(self._padded(needed))
 
-    @task(
-        Stage.UPDATE_BOUNDARIES,
-        writes=("volume.kind", "volume.open_fraction", "volume.velocity"),
-    )
-    def update_boundaries(self, access: Access, step: Step) -> None:
-        """Find what is fluid, solid or ambient, and how open every face is."""
-        surroundings = self.surroundings()
-        state = (
-            self.volume.layout_version,
-            surroundings.kinds,
-            tuple(collider.version for collider in self.colliders),
-        )
-        if state != self._geometry:
-            self._geometry = state
-            self.geometry_version += 1
-            classify(self, surroundings)
-        hold_walls(self, surroundings, self.volume.local("velocity"))
-        if self.colliders:  # sides may change their velocity while the geometry stays
-            hold_walls(self, surroundings, self.volume.local("solid_velocity"))
-            self.volume.mark_written("solid_velocity")
-        if "divergence" in self.volume.channels:  # sources add to it next
-            self.volume.local("divergence")[:] = 0.0
-
-    def surroundings(self) -> Surroundings:
-        """What lies beyond the sides of the domain box, now."""
-        return surroundings_of(self)
-
     # -- the step --------------------------------------------------------------------------
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Complete the Tasks' declarations with the channels that this volume has."""
+        """Add the channels that are carried along."""
         has = self.volume.channels
+        stage, declaration = super().declare(name, stage, declaration)
         extra: dict[str, tuple[str, ...]] = {
-            "update_boundaries": ("solid_velocity", "divergence"),
             "advect_momentum": ("start_velocity",),
-            "reset_forces": ("force", "drag", "solid_share", "solid_flux", "solid_give"),
             "advect_channels": self.materials,
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)
-        reads: tuple[str, ...] = ()
-        if name == "apply":
-            wanted = ("force", "drag", "start_velocity")
-            reads = tuple(f"volume.{c}" for c in wanted if c in has)
-        return stage, replace(
-            declaration,
-            reads=(*declaration.reads, *reads),
-            writes=(*declaration.writes, *writes),
-        )
+        return stage, replace(declaration, writes=(*declaration.writes, *writes))
 
     @task(
         Stage.ADVECT_MOMENTUM,
@@ -507,14 +356,9 @@ class Volume(Object):
 
     def _restore_known_faces(self, surroundings: Surroundings) -> None:
         """Give faces of walls and solids their own velocity again."""
-        volume = self.volume
-        velocity = volume.local("velocity")
-        if self.colliders:
-            closed = volume.local("open_fraction") == 0.0
-            velocity[closed] = volume.local("solid_velocity")[closed]
-        hold_walls(self, surroundings, velocity)
+        self.hold_known_faces()
         self.let_ambient_faces_flow(surroundings)
-        volume.mark_written("velocity")
+        self.volume.mark_written("velocity")
 
     def let_ambient_faces_flow(self, surroundings: Surroundings | None = None) -> None:
         """Let the outermost faces of the ambient air follow the next ones inside."""
@@ -538,55 +382,11 @@ class Volume(Object):
 
             extend(self.volume, names, layers=3)
 
-    @task(Stage.RESET_FORCES)
-    def reset_forces(self, access: Access, step: Step) -> None:
-        """Clear what Forces add to."""
-        for name in access.declaration.writes:
-            access[name][:] = 0.0
-
-    @task(Stage.APPLY_FLUID_FORCES, reads=("volume.open_fraction",), writes=("volume.velocity",))
-    def apply(self, access: Access, step: Step) -> None:
-        """Bring the velocity to u*, implicit in drag."""
-        velocity = access["volume.velocity"]
-        has = {name: int(name in self.volume.channels) for name in ("force", "drag")}
-        uniform = self.uniform_acceleration()
-        start = access["volume.start_velocity"] if self.keeps_start else velocity
-        if not has["force"] and not np.any(uniform) and not self.keeps_start:
-            return
-        flat = velocity.reshape(-1)
-        apply_forces(
-            access["volume.force"].reshape(-1) if has["force"] else flat,
-            access["volume.drag"].reshape(-1) if has["drag"] else flat,
-            has["force"],
-            has["drag"],
-            start.reshape(-1),
-            self.face_mass,
-            step.dt,
-            uniform,
-            access["volume.open_fraction"].reshape(-1),
-            self.resolution**3,
-            flat,
-        )
-
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """What uniform forces do beyond the ambient air's hydrostatic pressure [m/s^2]."""
-        total = np.zeros(3)
-        for acceleration in self.uniform_forces:
-            total += acceleration()
+        total = super().uniform_acceleration()
         ambient, density = self.settings.ambient_density, float(self.settings.density)
         return total * (1.0 - (density if ambient is None else float(ambient)) / density)
-
-    def mobility(self, dt: float) -> Array | None:
-        """What a pressure gradient moves of each face; None where there is no drag."""
-        if "drag" not in self.volume.channels:
-            return None
-        drag = self.volume.local("drag")
-        wrong = ~((drag >= 0.0) & np.isfinite(drag))
-        if self.scope.domain.comm.any(bool(wrong.any())):
-            raise DivergenceError(f"{self.path}: drag on the gas is negative or not finite")
-        mobility = np.empty_like(drag)
-        mobility_of_drag(drag.reshape(-1), self.face_mass, dt, mobility.reshape(-1))
-        return mobility
 
     @task(Stage.ADVECT_VOLUMES, reads=("volume.velocity", "volume.kind"), halo=1)
     def advect_channels(self, access: Access, step: Step) -> None:
@@ -616,10 +416,7 @@ class Volume(Object):
     def check_state(self) -> str | None:
         """First Bucket that is not finite, or faster than is plausible."""
         buckets = self.volume.buckets
-        speeds = np.empty((buckets.local_count, 3))
-        largest_components(self.volume.local("velocity"), speeds)
-        limit = float(self.scope.settings.maximum_speed)
-        fast = speeds.max(axis=1, initial=0.0)
+        fast, limit = self.bucket_speeds(), float(self.scope.settings.maximum_speed)
         deviation = np.zeros(buckets.local_count)
         for name in self.materials:
             bucket_deviation(self.volume.local(name), 0.0, deviation)
@@ -636,63 +433,9 @@ class Volume(Object):
                 return f"{what} is {found} in the Bucket at {place} m (at most {bound:.3g})"
         return None
 
-    def time_step_limit(self) -> float:
-        """Time in which nothing crosses more than `courant_number` voxels."""
-        speeds = np.empty((self.volume.buckets.local_count, 3))
-        largest_components(self.volume.local("velocity"), speeds)
-        speed = float(speeds.max(initial=0.0))
-        if not speed > 0.0:
-            return np.inf
-        return float(self.scope.settings.courant_number) * self.voxel_size / speed
-
-    def count(self) -> int:
-        return self.volume.buckets.local_count * self.resolution**3
-
     def output(self) -> Voxels:
         """Velocity, pressure and materials in world space, this rank's Buckets."""
         return self.voxels(("velocity", "pressure", *self.materials))
-
-    def voxels(self, names: Sequence[str]) -> Voxels:
-        """Channels as a voxel stream in world space, this rank's Buckets."""
-        buckets = self.volume.buckets
-        voxels = Voxels(
-            buckets.local_coords,
-            self.voxel_size,
-            origin=self.scope.domain.origin,
-            block_resolution=self.resolution,
-        )
-        for name in names:
-            channel = self.volume.channel(name)
-            voxels.set_channel(
-                name,
-                self.volume.local(name).copy(),
-                location=channel.location,
-                background=channel.background[0],
-            )
-        return voxels
-
-    def read(self, channel: str) -> tuple[NDArray[np.int64], Array]:
-        """Places on the curve and values [buckets, c, r, r, r] of this rank's Buckets."""
-        buckets = self.volume.buckets
-        ids = np.arange(buckets.first, buckets.first + buckets.local_count, dtype=np.int64)
-        return ids, self.volume.local(channel)
-
-    def write(self, channel: str, values: Array) -> None:
-        """Set a channel of all Buckets, in curve order."""
-        buckets = self.volume.buckets
-        values = np.asarray(values)
-        expected = (len(buckets.all_keys), *self.volume.channel(channel).values.shape[1:])
-        if values.shape != expected:
-            raise InputError(
-                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
-            )
-        mine = slice(buckets.first, buckets.first + buckets.local_count)
-        self.volume.local(channel)[:] = values[mine]
-        self.volume.mark_written(channel)
-
-    def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
-        """Nothing is painted on voxels: masks are streams."""
-        return ()
 
     def state(self) -> dict[str, Any]:
         return {"wind": self._wind.tolist()}

@@ -11,12 +11,12 @@ from loki_core.kernels.mac_grid import classify_box, set_wall_faces
 from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP, Surroundings
 
 if TYPE_CHECKING:
-    from loki_core.objects.volume import Volume
+    from loki_core.objects.fluid import Fluid
 
 Array = NDArray[Any]
 
 
-def surroundings_of(item: Volume) -> Surroundings:
+def surroundings_of(item: Fluid) -> Surroundings:
     """What lies beyond the sides of the domain box, now."""
     domain = item.scope.domain
     wall = NO_SLIP if item.viscous else SLIP
@@ -35,11 +35,11 @@ def surroundings_of(item: Volume) -> Surroundings:
         kinds=tuple(codes.tolist()),
         velocity=velocity,
         inflow=values,
-        ambient_velocity=item.settings.ambient_velocity,
+        ambient_velocity=item.ambient_velocity,
     )
 
 
-def classify(item: Volume, surroundings: Surroundings) -> None:
+def classify(item: Fluid, surroundings: Surroundings) -> None:
     """Find what is fluid, solid or ambient, and how open every face is."""
     volume, buckets = item.volume, item.volume.buckets
     classify_box(
@@ -61,7 +61,7 @@ def classify(item: Volume, surroundings: Surroundings) -> None:
         add_solids(volume, item.colliders)
 
 
-def hold_walls(item: Volume, surroundings: Surroundings, faces: Array) -> None:
+def hold_walls(item: Fluid, surroundings: Surroundings, faces: Array) -> None:
     """Give faces on the sides of the domain box the velocity of the side."""
     set_wall_faces(
         item.volume.buckets.local_coords,

@@ -50,7 +50,7 @@ class ShapeSource(Node):
         if self.shape == "sphere":
             unit = unit_sphere(max(around, 3), max(along, 2))
         elif self.shape == "box":
-            unit = Surface.from_faces(unit_box_corners(), np.array(BOX_FACES))
+            unit = unit_box()
         elif self.shape == "disc":
             unit = unit_disc(max(around, 3))
         elif self.shape == "grid":
@@ -65,6 +65,11 @@ class ShapeSource(Node):
 def unit_box_corners() -> Points:
     """Return the corners of a box of edge 1 around the origin, x slowest, shape [8, 3]."""
     return np.array([[x, y, z] for x in (-0.5, 0.5) for y in (-0.5, 0.5) for z in (-0.5, 0.5)])
+
+
+def unit_box() -> Surface:
+    """Return a closed box of edge 1 around the origin: six quads."""
+    return Surface.from_faces(unit_box_corners(), np.array(BOX_FACES))
 
 
 def unit_line(pieces: int) -> Points:

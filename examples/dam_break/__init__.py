@@ -1,0 +1,1 @@
+"""A dam breaks."""

@@ -1,0 +1,285 @@
+"""What of a volume's cells is liquid, from the part of each that particles fill.
+
+The filled part f is a sum with trilinear weights, so for a plane surface a distance s voxels beyond
+a cell's centre
+
+    f = 1 - (1 - s)^2 / 2  (s > 0),     f = (1 + s)^2 / 2  (s < 0)
+
+which gives s back. A cell is liquid where s > 0. Between a liquid cell and air the surface lies at
+theta = s_liquid / (s_liquid - s_air) of the way, where the pressure is that of the air: the face
+between them is moved 1 / theta as much by a difference of pressure (Gibou et al. 2002; Enright et
+al. 2003), which is second order.
+
+Beside walls and solids a part of the weights' reach holds no liquid, so f is taken of the room that
+there is.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.mac_grid import AMBIENT, FLUID, SIDE_OPEN, SOLID, beside
+from loki_core.kernels.viscous_stress import voxel_at
+
+SMALLEST_ROOM = 0.125
+#: Depth in voxels from which on a cell is liquid. It is a little above 0: the pressure of a cell
+#: falls with its depth while faces around it get more mobile, and their product stays exact only as
+#: long as neither is cut off.
+LEAST_DEPTH = 1.0e-3
+LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
+
+
+@parallel_kernel
+def measure_space(fraction, space, coords, neighbours, lower, upper, out):
+    """Write the part of each local cell that is neither solid nor beyond the box to out.
+
+    The mean open part of its faces; those on the sides of the box, which are closed, say nothing.
+    """
+    for b in prange(neighbours.shape[0]):
+        measure_bucket(np.int64(b), fraction, space, coords, neighbours, lower, upper, out)
+
+
+@device
+def measure_bucket(b, fraction, space, coords, neighbours, lower, upper, out):
+    r = out.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                total, count = 0.0, 0
+                place = (coords[b, 0] * r + i, coords[b, 1] * r + j, coords[b, 2] * r + k)
+                for a in range(3):
+                    other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
+                    if place[a] - 0.5 > lower[a] and not is_border(
+                        neighbours, b, a, -1, i, j, k, r
+                    ):
+                        total += fraction[b, a, i, j, k]
+                        count += 1
+                    if other >= 0 and place[a] + 1.5 < upper[a]:
+                        total += fraction[other, a, ni, nj, nk]
+                        count += 1
+                part = total / count if count else 1.0
+                out[b, 0, i, j, k] = 0.0 if space[b, 0, i, j, k] == SOLID else part
+
+
+@device
+def is_border(neighbours, b, axis, step, i, j, k, r):
+    """Whether nothing is stored beyond a cell along an axis."""
+    other, _, _, _ = beside(neighbours, b, r, axis, step, i, j, k)
+    return other < 0
+
+
+@parallel_kernel
+def measure_room(open_part, coords, neighbours, lower, upper, sides, out):
+    """Write the part of the trilinear weights about each cell that lies in open space to out.
+
+    Args: open_part [b, 1, r, r, r] with ghosts and corners; sides int [6].
+    """
+    for b in prange(neighbours.shape[0]):
+        room_of_bucket(np.int64(b), open_part, coords, neighbours, lower, upper, sides, out)
+
+
+@device
+def room_of_bucket(b, open_part, coords, neighbours, lower, upper, sides, out):
+    r = out.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                total = 0.0
+                for n in range(27):
+                    di, dj, dk = n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1
+                    weight = (0.75 if di == 0 else 0.125) * (0.75 if dj == 0 else 0.125)
+                    weight *= 0.75 if dk == 0 else 0.125
+                    part = 1.0
+                    place = (
+                        coords[b, 0] * r + i + di + 0.5,
+                        coords[b, 1] * r + j + dj + 0.5,
+                        coords[b, 2] * r + k + dk + 0.5,
+                    )
+                    beyond = False
+                    for a in range(3):
+                        if place[a] < lower[a] and sides[2 * a] != SIDE_OPEN:
+                            beyond = True
+                        if place[a] > upper[a] and sides[2 * a + 1] != SIDE_OPEN:
+                            beyond = True
+                    if beyond:
+                        part = 0.0
+                    else:
+                        other, oi, oj, ok = voxel_at(neighbours, b, r, i + di, j + dj, k + dk)
+                        if other >= 0:
+                            part = open_part[other, 0, oi, oj, ok]
+                    total += weight * part
+                out[b, 0, i, j, k] = max(total, SMALLEST_ROOM)
+
+
+@device
+def depth_of(filled):
+    """Depth s of a cell's centre below the surface, in voxels from -1 to 1."""
+    if filled < 0.5:
+        return math.sqrt(2.0 * max(filled, 0.0)) - 1.0
+    return 1.0 - math.sqrt(2.0 * max(1.0 - filled, 0.0))
+
+
+@parallel_kernel
+def classify_liquid(space, room, filled, kind):
+    """Divide filled by the room, and tell liquid from air, flat arrays over local cells."""
+    for n in prange(kind.shape[0]):
+        filled[n] = filled[n] / room[n]
+        kind[n] = space[n]
+        if space[n] == FLUID and filled[n] < LEAST_FILLED:
+            kind[n] = AMBIENT
+
+
+@parallel_kernel
+def surface_mobility(kind, filled, neighbours, mobility):
+    """Multiply the mobility of faces between liquid and air by 1 / theta, for local Buckets."""
+    for b in prange(neighbours.shape[0]):
+        mobility_of_bucket(np.int64(b), kind, filled, neighbours, mobility)
+
+
+@device
+def mobility_of_bucket(b, kind, filled, neighbours, mobility):
+    r = kind.shape[2]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                    if other < 0:
+                        continue
+                    here, there = kind[b, 0, i, j, k], kind[other, 0, ni, nj, nk]
+                    if here + there != FLUID + AMBIENT or here == there:
+                        continue
+                    s = depth_of(filled[b, 0, i, j, k])
+                    t = depth_of(filled[other, 0, ni, nj, nk])
+                    inside, outside = (s, t) if here == FLUID else (t, s)
+                    if outside < 0.0:
+                        mobility[b, a, i, j, k] *= (inside - outside) / inside
+
+
+@parallel_kernel
+def mark_known_faces(kind, fraction, pressure, lets_go, neighbours, known):
+    """Mark faces of local Buckets that the liquid has, by its pressure or by a wall: 1, else 0.
+
+    A wall that lets go has those on which the liquid presses.
+    """
+    for b in prange(neighbours.shape[0]):
+        mark_bucket(np.int64(b), kind, fraction, pressure, lets_go, neighbours, known)
+
+
+@device
+def mark_bucket(b, kind, fraction, pressure, lets_go, neighbours, known):
+    r = kind.shape[2]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
+                    liquid = kind[b, 0, i, j, k] == FLUID
+                    presses = liquid and pressure[b, 0, i, j, k] > 0.0
+                    if other >= 0 and kind[other, 0, ni, nj, nk] == FLUID:
+                        liquid = True
+                        presses |= pressure[other, 0, ni, nj, nk] > 0.0
+                    if lets_go == 1 and fraction[b, a, i, j, k] == 0.0:
+                        liquid = presses
+                    known[b, a, i, j, k] = 1 if liquid else 0
+
+
+@parallel_kernel
+def mark_reached_faces(weight, fraction, known):
+    """Mark open faces that a particle reaches, flat arrays."""
+    for n in prange(known.shape[0]):
+        if weight[n] > 0.0 and fraction[n] > 0.0:
+            known[n] = 1
+
+
+@parallel_kernel
+def extend_layer(weight, kind, fraction, neighbours, level, velocity, start, known):
+    """Give the faces beside known ones their velocity, for local Buckets.
+
+    A face that a particle reaches keeps its own velocity and takes the neighbours' change alone, so
+    that drops near the surface keep their momentum. A wall, whose own velocity is there already, is
+    left by the liquid but not entered.
+
+    Args: level: what known is for the faces to start from, at most; filled ones get one more.
+    """
+    for b in prange(neighbours.shape[0]):
+        extend_bucket(
+            np.int64(b), weight, kind, fraction, neighbours, level, velocity, start, known
+        )  # fmt: skip
+
+
+@device
+def extend_bucket(b, weight, kind, fraction, neighbours, level, velocity, start, known):
+    r = known.shape[2]
+    for a in range(3):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    if known[b, a, i, j, k] != 0:
+                        continue
+                    total, change, count = 0.0, 0.0, 0
+                    for n in range(6):
+                        other, ni, nj, nk = beside(
+                            neighbours, b, r, n // 2, 2 * (n % 2) - 1, i, j, k
+                        )
+                        if other >= 0 and 0 < known[other, a, ni, nj, nk] <= level:
+                            u = np.float64(velocity[other, a, ni, nj, nk])
+                            total += u
+                            change += u - start[other, a, ni, nj, nk]
+                            count += 1
+                    if count == 0:
+                        continue
+                    change /= count
+                    new = total / count
+                    if weight[b, a, i, j, k] > 0.0:
+                        new = np.float64(start[b, a, i, j, k]) + change
+                    else:
+                        start[b, a, i, j, k] = new - change
+                    if fraction[b, a, i, j, k] == 0.0:
+                        below, bi, bj, bk = beside(neighbours, b, r, a, -1, i, j, k)
+                        solid_above = kind[b, 0, i, j, k] == SOLID
+                        solid_below = below < 0 or kind[below, 0, bi, bj, bk] == SOLID
+                        wall = np.float64(velocity[b, a, i, j, k])
+                        if solid_above and not solid_below:
+                            new = min(new, wall)
+                        elif solid_below and not solid_above:
+                            new = max(new, wall)
+                    velocity[b, a, i, j, k] = new
+                    known[b, a, i, j, k] = level + 1
+
+
+@parallel_kernel
+def density_error(kind, filled, pressure, neighbours, most, out):
+    """Write by how much cells are too full, or inside the liquid too empty, to out: float64, flat.
+
+    Next to air a cell is not full for good reasons, and where a wall lets go, which is where the
+    pressure is none at all, either: there only what is too much counts.
+    """
+    for b in prange(neighbours.shape[0]):
+        error_of_bucket(np.int64(b), kind, filled, pressure, neighbours, most, out)
+
+
+@device
+def error_of_bucket(b, kind, filled, pressure, neighbours, most, out):
+    r = kind.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                row = ((b * r + i) * r + j) * r + k
+                out[row] = 0.0
+                if kind[b, 0, i, j, k] != FLUID:
+                    continue
+                error = np.float64(filled[b, 0, i, j, k]) - 1.0
+                if error < 0.0 and pressure[b, 0, i, j, k] == 0.0:
+                    error = 0.0
+                if error < 0.0:
+                    for n in range(27):
+                        other, ni, nj, nk = voxel_at(
+                            neighbours, b, r, i + n // 9 - 1, j + n // 3 % 3 - 1, k + n % 3 - 1
+                        )
+                        if other >= 0 and kind[other, 0, ni, nj, nk] == AMBIENT:
+                            error = 0.0
+                out[row] = min(max(error, -most), most)

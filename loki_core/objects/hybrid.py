@@ -1,0 +1,364 @@
+"""Hybrid Object: a liquid of particles on a sparse staggered grid (PIC, FLIP, APIC).
+
+Particles carry the liquid's volume, velocity and channels; the grid gives them pressure, viscosity
+and forces (Harlow & Welch 1965; Zhu & Bridson 2005; Jiang et al. 2015). A substep:
+
+    particles to grid        velocities on faces, and the filled part of every cell
+    u* -> u                  Forces, Viscosity Material, Pressure Material; the air has p = 0
+    grid to particles        PIC, FLIP or the affine transfers, and the way along u
+    density                  a second solve with the same matrix moves particles, not momentum, from
+                             where they are too many to where they are too few
+
+The last is the density projection of Kugelstadt et al. (2019), with the density before the step: so
+volume, which is that of the particles, neither drains nor grows by clumping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.points import Points
+from loki_core.errors import DivergenceError, InputError, SetupError
+from loki_core.kernels.lagrangian_step import first_bad_row
+from loki_core.kernels.liquid_motion import keep_inside
+from loki_core.objects.fluid import Fluid
+from loki_core.objects.liquid_grid import LiquidGrid
+from loki_core.objects.liquid_seeding import seed
+from loki_core.objects.object import Scope
+from loki_core.objects.volume_topology import Regions
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+TRANSFERS = ("apic", "flip", "pic", "affine_flip")
+#: Channels that the Object makes itself; all others are the user's and pass through.
+OWN_CHANNELS = ("id", "position", "velocity", "affine")
+WALL_MARGIN = 1.0e-3  # voxels that particles keep from walls
+
+
+class HybridObject(Behavior, kind="object"):
+    """Simulate a liquid: water, honey, anything with a free surface."""
+
+    voxel_size: float = parameter(
+        0.05, unit="m", minimum=1.0e-6, doc="Edge of a voxel; a Bucket is mostly eight of them."
+    )
+    input: str | None = parameter(
+        None, kind="stream", doc="Points that are particles, or a mesh that is full at the start."
+    )
+    density: float = parameter(
+        1000.0, unit="kg/m^3", minimum=1.0e-9, doc="Mass of the liquid in a volume."
+    )
+    velocity: tuple[float, float, float] = parameter(
+        (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="Start velocity, where none is given."
+    )
+    transfer: str = parameter(
+        "apic",
+        choices=TRANSFERS,
+        doc="How velocities pass between particles and grid: apic is smooth and keeps rotation, "
+        "flip is lively, pic is damped.",
+    )
+    flip_part: float = parameter(
+        0.97, minimum=0.0, maximum=1.0, doc="Part of flip, the rest is pic; of both flip transfers."
+    )
+    particles_per_axis: int = parameter(
+        2, minimum=1, maximum=4, doc="Particles along the edge of a full voxel."
+    )
+    jitter: float = parameter(
+        0.0, minimum=0.0, maximum=1.0, doc="By how much start places differ from a regular lattice."
+    )
+    density_correction: float = parameter(
+        1.0, minimum=0.0, maximum=1.0, doc="Part of a wrong density that is corrected in a substep."
+    )
+
+    def voxel_size_hint(self) -> float | None:
+        """Buckets suit the voxels."""
+        return float(self.voxel_size)
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object."""
+        return [Hybrid(self, scope)]
+
+
+class Hybrid(Fluid):
+    """The liquid of one Hybrid Object.
+
+    Attributes:
+        particles: Its particles; `data["particles"]`.
+        grid: The transfers between the two.
+        liquid_sources: Actions that add particles; they add themselves.
+        liquid_sinks: Actions that take particles away; they add themselves.
+    """
+
+    cost = 1.5  # of a voxel that is full of particles
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        dtype = self.scope.dtype
+        self.particles = ParticleSystem(self.scope.domain, name=self.path, dtype=dtype)
+        self.particles.add_channel("velocity", dtype, (3,))
+        if self.is_affine:
+            self.particles.add_channel("affine", dtype, (3, 3))
+        self._add("space", dtype=np.uint8, derived=True)
+        self._add("room", derived=True)
+        self._add("filled", derived=True)
+        self._add("face_weight", components=3, derived=True)
+        self._add("start_velocity", components=3, derived=True)
+        self._add("spread", components=3, derived=True)
+        self.grid = LiquidGrid(self)
+        self.liquid_sources: list[Any] = []
+        self.liquid_sinks: list[Any] = []
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"volume": self.volume, "particles": self.particles}
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether particles carry the gradient of the velocity."""
+        return self.behavior.transfer in ("apic", "affine_flip")
+
+    @property
+    def keep(self) -> float:
+        """Part of a particle's own velocity that a step leaves to it."""
+        return float(self.settings.flip_part) if "flip" in self.behavior.transfer else 0.0
+
+    @property
+    def particle_share(self) -> float:
+        """Part of a voxel that one particle fills."""
+        return float(self.behavior.particles_per_axis) ** -3
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether what a step began with is kept: always, FLIP and the surface need it."""
+        return True
+
+    def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
+        """Channels of the user's."""
+        return {
+            name: self.particles.local(name)
+            for name in self.particles.channels
+            if name not in OWN_CHANNELS
+        }
+
+    # -- start -----------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Take or make the particles of the start."""
+        if self.behavior.input is not None:
+            seed(self, self.scope.inputs[self.behavior.input])
+        self.particles.rebucketize()
+        self._follow_particles()
+
+    # -- Buckets ---------------------------------------------------------------------------
+
+    @task(Stage.REBUCKET, layout=("particles",))
+    def rebucket(self, access: Access, step: Step) -> None:
+        """Sort by Bucket, move particles to their ranks; let liquid come and go."""
+        try:
+            self.particles.rebucketize()
+        except InputError as error:  # not the user's input any more: a state that went bad
+            failure = DivergenceError(str(error))
+            failure.together = error.together
+            raise failure from error
+        self._come_and_go(step)
+
+    def _come_and_go(self, step: Step) -> None:
+        """Let sources and sinks act. Collective."""
+        before = self.particles.next_id
+        for source in self.liquid_sources:
+            source.emit(step)
+        if self.particles.next_id != before:
+            self.particles.rebucketize()
+        for sink in self.liquid_sinks:
+            sink.drain()
+        if self.liquid_sinks:
+            self.particles.rebucketize()
+
+    @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
+    def adapt(self, access: Access, step: Step) -> None:
+        """Keep Buckets around all particles."""
+        self._follow_particles()
+
+    def _follow_particles(self) -> None:
+        coords, ranges = self.grid.occupied()
+        needed = Regions(coords, ranges)
+        around = needed.padded(self.scope.domain, self.grid.margin, self.resolution)
+        if self.falls_off_walls:
+            around = np.concatenate((around, self._beyond_walls(coords, ranges)))
+        self.volume.set_buckets(around)
+
+    def _beyond_walls(
+        self, coords: NDArray[np.int32], ranges: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Buckets beyond upper sides of the box that the liquid touches.
+
+        They store the faces on the sides, which have the liquid's own velocity where it falls off.
+        """
+        domain = self.scope.domain
+        found = np.empty((0, 3), np.int32)
+        for axis in range(3):
+            last = domain.bucket_range()[1][axis] - 1
+            if domain.boundaries[2 * axis + 1].kind != "wall":
+                continue
+            touching = (coords[:, axis] == last) & (ranges[:, 1, axis] == self.resolution - 1)
+            beside = Regions(coords[touching], ranges[touching])
+            inside = np.concatenate((beside.padded(domain, 1, self.resolution), found))
+            # Where two sides meet there are Buckets beyond both.
+            inside = inside[inside[:, axis] == last]
+            found = np.concatenate((found, inside + np.eye(3, dtype=np.int32)[axis]))
+        return found
+
+    @property
+    def falls_off_walls(self) -> bool:
+        """Walls hold a liquid by its viscosity alone."""
+        return not self.viscous
+
+    def remember_space(self) -> None:
+        """Keep what is solid and what is open, whatever the liquid fills of it."""
+        self.grid.remember_space()
+
+    # -- the step --------------------------------------------------------------------------
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add the channels that this liquid has."""
+        stage, declaration = super().declare(name, stage, declaration)
+        writes = declaration.writes
+        if name == "update_boundaries":
+            writes = (*writes, "volume.space", "volume.room")
+        if name == "move" and self.is_affine:
+            writes = (*writes, "particles.affine")
+        return stage, replace(declaration, writes=writes)
+
+    @task(
+        Stage.PARTICLES_TO_GRID,
+        writes=(
+            "volume.velocity",
+            "volume.start_velocity",
+            "volume.face_weight",
+            "volume.filled",
+            "volume.kind",
+        ),
+    )
+    def transfer_to_grid(self, access: Access, step: Step) -> None:
+        """Bring the particles' momentum to faces, and find what is liquid."""
+        if self.projector is not None:
+            self.projector.begin_step(step.frame)
+        self.grid.take_particles()
+        self.grid.find_liquid()
+        self.geometry_version += 1
+
+    def mobility(self, dt: float) -> NDArray[Any]:
+        """What a pressure gradient moves of each face: more at the surface, less with drag."""
+        drag = super().mobility(dt)
+        if drag is None:
+            drag = np.ones_like(self.volume.local("velocity"))
+        return self.grid.with_surface(drag)
+
+    def let_ambient_faces_flow(self) -> None:
+        """Nothing flows in the air."""
+
+    @task(Stage.GRID_TO_PARTICLES, writes=("volume.spread",))
+    def correct_density(self, access: Access, step: Step) -> None:
+        """Find where particles are to go that are too many."""
+        part = float(self.settings.density_correction)
+        self.volume.local("spread")[:] = 0.0
+        if part > 0.0 and self.projector is not None:
+            self.projector.spread(part * self.grid.density_error(), "spread", step.dt)
+
+    @task(
+        Stage.MOVE_PARTICLES,
+        writes=(
+            "volume.velocity",
+            "volume.start_velocity",
+            "particles.position",
+            "particles.velocity",
+        ),
+        layout=("particles",),
+    )
+    def move(self, access: Access, step: Step) -> None:
+        """Bring velocities to particles and let them go along the flow, as far as walls allow."""
+        self.grid.extend_velocity(step.dt)
+        self.grid.move_particles(step.dt)
+        domain, particles = self.scope.domain, self.particles
+        walls = np.array([_SIDES[side] for side in self.surroundings().kinds], np.uint8)
+        inside = np.empty(particles.count, bool)
+        keep_inside(
+            particles.local("position"), domain.relative_lower, domain.relative_upper, walls,
+            WALL_MARGIN * self.voxel_size, inside,
+        )  # fmt: skip
+        if not inside.all():
+            particles.remove(~inside)
+
+    # -- checks and output -----------------------------------------------------------------
+
+    def check_state(self) -> str | None:
+        """First particle that is not finite, or faster than is plausible."""
+        kept, particles = self.particles.kept(), self.particles
+        position, velocity = particles.local("position"), particles.local("velocity")
+        limit = float(self.scope.settings.maximum_speed)
+        row = int(first_bad_row(position[kept], velocity[kept], limit, self.scope.domain.reach))
+        if row < 0:
+            return None
+        return (
+            f"particle id {int(particles.local('id')[kept][row])} has position "
+            f"{position[kept][row].tolist()} m and velocity {velocity[kept][row].tolist()} m/s: "
+            f"not finite, faster than {limit:g} m/s, or farther than "
+            f"{self.scope.domain.reach:g} m from the domain's origin"
+        )
+
+    def count(self) -> int:
+        """Particles on this rank."""
+        kept = self.particles.kept()
+        return self.particles.count if isinstance(kept, slice) else int(np.count_nonzero(kept))
+
+    def output(self) -> Points:
+        """Return the particles in world space."""
+        particles, kept, domain = self.particles, self.particles.kept(), self.scope.domain
+        position = particles.local("position")[kept]
+        points = Points(domain.to_world(position) if np.any(domain.origin) else position.copy())
+        radius = 0.5 * self.voxel_size / float(self.behavior.particles_per_axis)
+        points.set_channel("point", "radius", np.full(len(position), radius, particles.dtype))
+        for name in ("id", "velocity", *self.vertex_channels()):
+            points.set_channel("point", name, particles.local(name)[kept].copy())
+        return points
+
+    def read(self, channel: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
+        """Ids and values of particles, in world space, or of Buckets: "volume.pressure"."""
+        if channel.startswith("volume."):
+            return super().read(channel.removeprefix("volume."))
+        kept = self.particles.kept()
+        values = self.particles.local(channel)[kept]
+        if channel == "position":
+            values = self.scope.domain.to_world(values)
+        return self.particles.local("id")[kept], values
+
+    def write(self, channel: str, values: NDArray[Any]) -> None:
+        """Set a channel of all particles, ordered by id; not their positions."""
+        if channel not in self.particles.channels or channel in ("id", "position"):
+            raise SetupError(f'{self.path}: channel "{channel}" cannot be written')
+        comm, kept = self.scope.domain.comm, self.particles.kept()
+        mine = self.particles.local("id")[kept]
+        ids = np.sort(np.concatenate(comm.all_gather(mine)))
+        expected = (len(ids), *self.particles.channel(channel).shape)
+        if np.shape(values) != expected:
+            raise InputError(
+                f"{self.path}.{channel}: shape {np.shape(values)} given, {expected} expected"
+            )
+        self.particles.local(channel)[kept] = np.asarray(values)[np.searchsorted(ids, mine)]
+        self.particles.mark_written(channel)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Forget what was derived from the Buckets; it is found again."""
+        self._geometry = None
+
+
+_SIDES = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2}  # of Surroundings: open, slip, no slip, inflow, periodic

@@ -1,0 +1,233 @@
+"""The grid of a liquid: what its particles give to it, and what they get back."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.bucket_set import BucketSet
+from loki_core.kernels.liquid_cells import (
+    classify_liquid,
+    density_error,
+    extend_layer,
+    mark_known_faces,
+    mark_reached_faces,
+    measure_room,
+    measure_space,
+    surface_mobility,
+)
+from loki_core.kernels.liquid_motion import faces_to_particles, push_out
+from loki_core.kernels.liquid_tiles import (
+    TILE_CHANNELS,
+    collect_tiles,
+    divide_by_weight,
+    fill_tiles,
+    occupied_ranges_of_particles,
+)
+
+if TYPE_CHECKING:
+    from loki_core.objects.hybrid import Hybrid
+
+Array = NDArray[Any]
+
+MARGIN = 4  # voxels of air around particles that have faces
+FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
+SOLID_MARGIN = 0.05  # voxels that particles keep from solids
+
+
+class LiquidGrid:
+    """Transfers of one Hybrid Object."""
+
+    margin = MARGIN
+
+    def __init__(self, liquid: Hybrid) -> None:
+        self.liquid = liquid
+
+    # -- Buckets ---------------------------------------------------------------------------
+
+    def occupied(self) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Buckets that hold particles, and the voxels of them that do, [n, 2, 3]."""
+        particles = self.liquid.particles
+        count = particles.buckets.local_count
+        ranges = np.empty((count, 2, 3), np.int64)
+        occupied_ranges_of_particles(
+            particles.local("position"), particles.offsets, particles.buckets.local_coords,
+            particles.domain.bucket_size, self.liquid.resolution, ranges,
+        )  # fmt: skip
+        used = ranges[:, 1, 0] >= 0
+        return particles.buckets.local_coords[used], ranges[used]
+
+    def rows(self) -> NDArray[np.int32]:
+        """The volume's row of each local Bucket of particles."""
+        particles, volume = self.liquid.particles, self.liquid.volume
+        count = particles.buckets.local_count
+        return particles.buckets.index_in(volume.buckets)[:count].astype(np.int32)
+
+    def remember_space(self) -> None:
+        """Measure the room around every cell. Collective."""
+        liquid, volume, buckets = self.liquid, self.liquid.volume, self.liquid.volume.buckets
+        volume.local("space")[:] = volume.local("kind")
+        around = liquid.surroundings()
+        volume.refresh("open_fraction")
+        with volume.scratch("open", resolution=liquid.resolution) as part:
+            measure_space(
+                volume.with_ghosts("open_fraction"), volume.local("space"), buckets.coords,
+                buckets.neighbours, around.lower, around.upper, volume.local(part.name),
+            )  # fmt: skip
+            volume.mark_written(part.name)
+            volume.refresh(part.name, corners=True)
+            measure_room(
+                part.values, buckets.coords, buckets.neighbours, around.lower, around.upper,
+                np.array(around.kinds), volume.local("room"),
+            )  # fmt: skip
+
+    # -- particles to grid -----------------------------------------------------------------
+
+    def take_particles(self) -> None:
+        """Bring the particles' momentum to faces and their volume to cells. Collective."""
+        liquid, volume, particles = self.liquid, self.liquid.volume, self.liquid.particles
+        r, count = liquid.resolution, particles.buckets.local_count
+        tiles = np.empty((count, TILE_CHANNELS, r + 2, r + 2, r + 2), volume.dtype)
+        velocity = particles.local("velocity")
+        affine = (
+            particles.local("affine") if liquid.is_affine else np.zeros((1, 3, 3), volume.dtype)
+        )
+        fill_tiles(
+            particles.local("position"), velocity, affine, int(liquid.is_affine),
+            liquid.particle_share, particles.offsets, particles.buckets.coords,
+            particles.domain.bucket_size, r, tiles,
+        )  # fmt: skip
+        names = ("velocity", "face_weight", "filled")
+        around = tiles_around(volume.buckets, self.rows())
+        collect_tiles(tiles, around, *(volume.with_ghosts(n) for n in names))
+        for name in names:
+            volume.add_ghosts_to_owners(name)
+        divide_by_weight(
+            volume.local("velocity").reshape(-1), volume.local("face_weight").reshape(-1)
+        )
+        volume.local("start_velocity")[:] = volume.local("velocity")
+        liquid.hold_known_faces()
+
+    def find_liquid(self) -> None:
+        """Tell liquid cells from air."""
+        volume = self.liquid.volume
+        names = ("space", "room", "filled", "kind")
+        classify_liquid(*(volume.local(name).reshape(-1) for name in names))
+
+    def with_surface(self, mobility: Array) -> Array:
+        """Multiply the mobility of local faces by what the surface between two cells makes of it.
+
+        Collective.
+        """
+        volume = self.liquid.volume
+        volume.refresh("kind", "filled")
+        surface_mobility(
+            volume.with_ghosts("kind"), volume.with_ghosts("filled"), volume.buckets.neighbours,
+            mobility,
+        )  # fmt: skip
+        return mobility
+
+    def density_error(self) -> NDArray[np.float64]:
+        """Part of its volume by which each local cell is too full, flat. Collective."""
+        volume = self.liquid.volume
+        volume.refresh("kind", corners=True)
+        error = np.empty(volume.local("filled").size)
+        density_error(
+            volume.with_ghosts("kind"), volume.local("filled"), volume.local("pressure"),
+            volume.buckets.neighbours, FULL_ERROR, error,
+        )  # fmt: skip
+        return error
+
+    # -- grid to particles -----------------------------------------------------------------
+
+    def extend_velocity(self, dt: float) -> None:
+        """Let the air near the liquid have its velocity, as far as particles go. Collective."""
+        volume, r = self.liquid.volume, self.liquid.resolution
+        names = ("velocity", "start_velocity")
+        with volume.scratch(
+            "known", np.uint8, components=3, resolution=r, location="face"
+        ) as known:
+            volume.refresh("kind", "pressure")
+            fraction, neighbours = volume.local("open_fraction"), volume.buckets.neighbours
+            kind = volume.with_ghosts("kind")
+            mark_known_faces(
+                kind, fraction, volume.with_ghosts("pressure"), int(self.liquid.falls_off_walls),
+                neighbours, volume.local(known.name),
+            )  # fmt: skip
+            weight = volume.local("face_weight")
+            for layer in range(1, MARGIN):
+                if layer == 2:  # drops far from the surface come in
+                    mark_reached_faces(
+                        weight.reshape(-1),
+                        fraction.reshape(-1),
+                        volume.local(known.name).reshape(-1),
+                    )
+                for name in (*names, known.name):
+                    volume.mark_written(name)
+                volume.refresh(*names, known.name)
+                extend_layer(
+                    weight, kind, fraction, neighbours, layer,
+                    *(volume.with_ghosts(name) for name in names), known.values,
+                )  # fmt: skip
+        for name in names:
+            volume.mark_written(name)
+
+    def move_particles(self, dt: float) -> None:
+        """Bring velocities to particles, and move these along the flow and out of solids."""
+        liquid, volume, particles = self.liquid, self.liquid.volume, self.liquid.particles
+        halo = self._halo(dt)
+        volume.refresh("velocity", halo=halo, corners=True)
+        keeps, around = liquid.keep > 0.0, liquid.surroundings()
+        if keeps:
+            volume.refresh("start_velocity", corners=True)
+        volume.mark_written("spread")
+        volume.refresh("spread", corners=True)
+        rows = self.rows()
+        affine = (
+            particles.local("affine") if liquid.is_affine else np.zeros((1, 3, 3), volume.dtype)
+        )
+        faces_to_particles(
+            volume.with_ghosts("velocity"), volume.with_ghosts("start_velocity"), int(keeps),
+            liquid.keep, volume.with_ghosts("spread"), 1, volume.buckets.neighbours,
+            np.array(around.kinds), around.velocity, rows, particles.buckets.coords,
+            particles.domain.bucket_size, halo, dt, particles.offsets, particles.local("position"),
+            particles.local("velocity"), affine, int(liquid.is_affine),
+        )  # fmt: skip
+        for collider in liquid.colliders:
+            self._push_out(collider, halo)
+
+    def _push_out(self, collider: Any, halo: int) -> None:
+        liquid, particles, held = self.liquid, self.liquid.particles, collider.field.volume
+        collider.field.refresh_ghosts()
+        held.refresh("distance", halo=halo, corners=True)
+        count = particles.buckets.local_count
+        push_out(
+            held.with_ghosts("distance"), held.buckets.neighbours,
+            particles.buckets.index_in(held.buckets)[:count].astype(np.int32),
+            particles.buckets.coords, particles.domain.bucket_size, halo,
+            SOLID_MARGIN * liquid.voxel_size, particles.offsets, particles.local("position"),
+        )  # fmt: skip
+
+    def _halo(self, dt: float) -> int:
+        """Layers of faces around a Bucket that its particles may reach in a step. Collective."""
+        liquid = self.liquid
+        way = liquid.bucket_speeds().max(initial=0.0) * dt / liquid.voxel_size
+        most = liquid.scope.domain.comm.maximum(float(way)) if np.isfinite(way) else 0.0
+        return int(min(liquid.resolution, max(2, math.ceil(most) + 1)))
+
+
+def tiles_around(buckets: BucketSet, rows: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Tile in each direction around each Bucket, ghosts too, or -1: [buckets, 27].
+
+    Args:
+        buckets: Those of a volume.
+        rows: The Bucket of each tile.
+    """
+    around = np.full((buckets.count, 27), -1, np.int32)
+    reached = buckets.neighbours[rows]
+    tile, direction = np.nonzero(reached >= 0)
+    around[reached[tile, direction], 26 - direction] = tile
+    return around

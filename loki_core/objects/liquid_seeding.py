@@ -1,0 +1,127 @@
+"""The first particles of a liquid: given points, or a mesh that is filled.
+
+A full voxel has `particles_per_axis` cubed particles on a regular lattice, moved at random by up to
+`jitter` of half their distance. The random numbers belong to the places, so they do not depend on
+the number of ranks.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.channels import motion_channels
+from loki_core.data.mesh import Mesh
+from loki_core.data.surface import Surface
+from loki_core.errors import InputError
+from loki_core.objects.volume_topology import around_box
+
+if TYPE_CHECKING:
+    from loki_core.objects.hybrid import Hybrid
+
+Array = NDArray[Any]
+
+BUCKETS_AT_ONCE = 64
+
+
+def seed(liquid: Hybrid, stream: Any) -> None:
+    """Add the particles of an input stream. Collective."""
+    label = f'{liquid.path}: input "{liquid.behavior.input}"'
+    if not isinstance(stream, Mesh):
+        raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
+    if isinstance(stream, Surface) or hasattr(stream, "tetrahedra"):
+        add_particles(liquid, fill_mesh(liquid, stream, label), {})
+        return
+    comm, count = liquid.scope.domain.comm, stream.point_count
+    rows = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
+    skipped = ("id", "position", *motion_channels(stream.channels["point"]))
+    values = {
+        name: array[rows] for name, array in stream.channels["point"].items() if name not in skipped
+    }
+    for name, array in values.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            bad = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
+            raise InputError(f"{label}: {name}[{rows.start + bad}] is not finite")
+        if name not in liquid.particles.channels:
+            dtype = liquid.particles.dtype if array.dtype.kind == "f" else array.dtype
+            liquid.particles.add_channel(name, dtype, array.shape[1:])
+    position = liquid.scope.domain.to_relative(stream.positions[rows])
+    add_particles(liquid, position, values)
+
+
+def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> None:
+    """Add particles at places relative to the domain's origin [m]. Collective."""
+    particles, comm = liquid.particles, liquid.scope.domain.comm
+    counts = np.concatenate(comm.all_gather(np.array([len(position)], np.int64)))
+    first = particles.reserve_ids(int(counts.sum())) + int(counts[: comm.rank].sum())
+    ids = np.arange(first, first + len(position), dtype=np.int64)
+    if "velocity" not in values:
+        start = np.asarray(liquid.settings.velocity, np.float64)
+        values = values | {"velocity": np.tile(start, (len(position), 1))}
+    particles.append({"position": position.astype(particles.dtype), **values}, ids=ids)
+
+
+def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
+    """Places inside a mesh, in Buckets of this rank, relative to the origin [m].
+
+    They come in the order of the curve, so that ids do not depend on the number of ranks.
+    """
+    from loki_core.objects.triangles import Triangles
+
+    domain = liquid.scope.domain
+    placed = Triangles.of(mesh, label=label).at(domain.to_relative(mesh.positions), label=label)
+    if placed.is_empty:
+        return np.empty((0, 3))
+    lower, upper = mesh.bounds()
+    # Along a periodic axis a long mesh comes to a Bucket more than once.
+    coords = np.unique(around_box(domain, lower, upper, liquid.path), axis=0)
+    coords = coords[np.argsort(domain.keys(coords), kind="stable")]
+    found = [np.empty((0, 3))]
+    for start in range(0, len(coords), BUCKETS_AT_ONCE):
+        found.append(_inside(liquid, placed, coords[start : start + BUCKETS_AT_ONCE]))
+    return np.concatenate(found)
+
+
+def _inside(liquid: Hybrid, placed: Any, coords: NDArray[np.int32]) -> Array:
+    """Places of Buckets that lie inside a mesh and the domain box."""
+    domain = liquid.scope.domain
+    regular, place = lattice(liquid, coords)
+    inside = np.all((regular > domain.relative_lower) & (regular < domain.relative_upper), axis=1)
+    # Where no triangle is near, all of a Bucket is inside or nothing.
+    whole = ~placed.are_near(coords, size=domain.bucket_size, reach=liquid.voxel_size)
+    full = placed.winding((coords + 0.5) * domain.bucket_size) > 0.5
+    each = np.repeat(~whole, len(regular) // len(coords))
+    inside &= np.repeat(full | ~whole, len(regular) // len(coords))
+    asked = inside & each
+    inside[asked] = placed.winding(regular[asked]) > 0.5
+    chosen: Array = place[inside]
+    return chosen
+
+
+def lattice(liquid: Hybrid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
+    """Places of particles that would fill Buckets, relative to the origin [m], shape [n, 3].
+
+    Returns:
+        Those of the regular lattice, which say what is inside, and those moved at random.
+    """
+    per_axis = int(liquid.behavior.particles_per_axis) * liquid.resolution
+    spacing = liquid.scope.domain.bucket_size / per_axis
+    steps = np.arange(per_axis)
+    inside = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
+    whole = (coords[:, None, :].astype(np.int64) * per_axis + inside).reshape(-1, 3)
+    moved = float(liquid.behavior.jitter) * (_uniforms(whole, liquid) - 0.5)
+    return (whole + 0.5) * spacing, (whole + 0.5 + moved) * spacing
+
+
+def _uniforms(whole: NDArray[np.int64], liquid: Hybrid) -> Array:
+    """Three numbers from 0 to 1 for each place of the lattice, shape [n, 3]."""
+    from loki_core.kernels.emission import fill_uniforms
+    from loki_core.kernels.random import random_key
+
+    shifted = (whole + (1 << 20)).astype(np.int64)
+    place = (shifted[:, 0] << 42) ^ (shifted[:, 1] << 21) ^ shifted[:, 2]
+    uniforms = np.empty((len(whole), 3))
+    fill_uniforms(random_key(liquid.scope.settings.random_seed, 7), place, uniforms)
+    return uniforms
