@@ -119,7 +119,7 @@ def _filled(
     for i in (0, 1):
         for j in (0, 1):
             weight = np.abs(1 - i - part[:, 0]) * np.abs(1 - j - part[:, 1])
-            cell = np.clip(first + (i, j), 0, shape - 1)
+            cell = np.clip(first + np.array((i, j)), 0, shape - 1)
             np.add.at(filled, (cell[:, 0], cell[:, 1]), weight)
     return filled / (PER_AXIS**3 * THICKNESS)
 

@@ -5,7 +5,9 @@
 A box of 4 R around a Collider that is a cylinder starts with the uniform flow everywhere; one solve
 of the Pressure Material does the rest. The flux through the sides of the box is the exact one: they
 are walls, and what flows through a side is a source in the cell beside it, which is the same
-equation. The error is that of faces whose centres lie outside the cylinder.
+equation. The error is that of all faces whose centres lie outside the cylinder; that of faces which
+the cylinder does not cut is told as well. The variational form gives cut faces a velocity of first
+order; they are one of n, so the L2 norm has an order of 1.5 at least.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ Array = NDArray[np.float64]
 
 RESOLUTIONS = (8, 16, 32)
 RADIUS, SPEED = 1.0, 1.0  # m, m/s
-HALF = 2.0  # m, from the axis to a side
+HALF, THICKNESS = 2.0, 1.0  # m, of the box; along z it is periodic
 #: Off the grid's own planes, so that faces are cut in every way.
 AXIS = np.array((0.0137, 0.0071))
 CORNERS = 720  # of the cylinder's section
@@ -32,39 +34,44 @@ CORNERS = 720  # of the cylinder's section
 
 def run(resolutions: tuple[int, ...] = RESOLUTIONS) -> list[dict[str, Any]]:
     """Run at each resolution and compare them."""
-    results, errors = [], {}
-    for n in resolutions:
-        errors[n], largest = velocity_error(n)
-        words = f"R = {n} voxels"
-        metric = f"L2 error of velocity, {words}"
-        results.append(result("cylinder_potential", metric, errors[n], 0.0))
-        metric = f"largest error of velocity, {words}"
-        results.append(result("cylinder_potential", metric, largest, 0.0))
+    results = []
+    errors = {n: velocity_errors(n) for n in resolutions}
+    for n, found in errors.items():
+        for name, value in found.items():
+            metric = f"{name} error of velocity, R = {n} voxels"
+            results.append(result("cylinder_potential", metric, value, 0.0))
     for coarse, fine in pairwise(sorted(errors)):
-        order = float(np.log2(errors[coarse] / errors[fine]))
-        metric = f"order of velocity, R = {coarse} to {fine}"
-        results.append(
-            result(
-                "cylinder_potential", metric, order, None,
-                production=1.8, best=1.8, lower_is_better=False,
-            )  # fmt: skip
-        )
+        for name in ("L2", "L2 (uncut faces)"):
+            limits = {"production": 1.8, "best": 1.8} if name == "L2" else {}
+            order = float(np.log2(errors[coarse][name] / errors[fine][name]))
+            metric = f"order of {name} error, R = {coarse} to {fine}"
+            results.append(
+                result("cylinder_potential", metric, order, None, lower_is_better=False, **limits)
+            )
     return results
 
 
-def velocity_error(n: int) -> tuple[float, float]:
+def velocity_errors(n: int) -> dict[str, float]:
     """Root of the mean square, and largest, error of the velocity over U."""
     h = RADIUS / n
-    gas: Any = projected(h)
-    velocity = gas.voxels(("velocity",)).to_dense("velocity")[:2, :, :, 0]
-    off = []
+    written = projected(h).voxels(("velocity", "open_fraction"))
+    velocity, open_part = (
+        written.to_dense(name)[:2, :, :, 0] for name in ("velocity", "open_fraction")
+    )
+    every, uncut = [], []
     for axis in (0, 1):
         x, y = _places(h, axis)
         outside = np.hypot(x, y) > RADIUS
         outside[(0, slice(None)) if axis == 0 else (slice(None), 0)] = False  # sides of the box
-        off.append((velocity[axis] - exact_velocity(x, y)[axis])[outside] / SPEED)
-    every = np.concatenate(off)
-    return float(np.sqrt(np.mean(every**2))), float(np.abs(every).max())
+        off = (velocity[axis] - exact_velocity(x, y)[axis]) / SPEED
+        every.append(off[outside])
+        uncut.append(off[outside & (open_part[axis] == 1.0)])
+    all_faces, uncut_faces = np.concatenate(every), np.concatenate(uncut)
+    return {
+        "L2": float(np.sqrt(np.mean(all_faces**2))),
+        "L2 (uncut faces)": float(np.sqrt(np.mean(uncut_faces**2))),
+        "largest": float(np.abs(all_faces).max()),
+    }
 
 
 def projected(h: float) -> Any:
@@ -77,11 +84,11 @@ def projected(h: float) -> Any:
         loki.Collider(input="cylinder", slip="slip"),
         precision="double",
         domain_lower=(-HALF, -HALF, 0.0),
-        domain_upper=(HALF, HALF, 8.0 * h),
+        domain_upper=(HALF, HALF, THICKNESS),
         boundary_lower=sides,
         boundary_upper=sides,
     )
-    solver = loki.Solver(setup, {"cylinder": cylinder(8.0 * h)})
+    solver = loki.Solver(setup, {"cylinder": cylinder()})
     solver.run(1)  # nothing moves yet; the cylinder's faces are found
     gas: Any = solver.object("Gas")
     gas.need_divergence()
@@ -94,11 +101,11 @@ def projected(h: float) -> Any:
     return gas
 
 
-def cylinder(length: float) -> loki.Surface:
-    """A prism of many sides along z, one period long [m] and so without ends."""
+def cylinder() -> loki.Surface:
+    """A prism of many sides along z, one period long and so without ends."""
     angle = 2.0 * np.pi * np.arange(CORNERS) / CORNERS
     ring = RADIUS * np.stack((np.cos(angle), np.sin(angle)), axis=-1) + AXIS
-    points = [np.column_stack((ring, np.full(CORNERS, z))) for z in (0.0, length)]
+    points = [np.column_stack((ring, np.full(CORNERS, z))) for z in (0.0, THICKNESS)]
     low = np.arange(CORNERS)
     after = np.roll(low, -1)
     faces = [(low, after, after + CORNERS), (low, after + CORNERS, low + CORNERS)]

@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-import loki_core as loki
-
 from ._liquids import area, lattice, slab, written
 from ._report import result, rows_of
 

@@ -32,13 +32,12 @@ def run(
             ("change of volume", 0.0, 0.01, 1e-3),
             ("pressure at the bottom over rho g H", 1.0, 0.01, 1e-3),
         ):
-            value = found[metric]
-            results.append(
-                result(
-                    "hydrostatic", f"{metric}, n = {n}", value, reference,
-                    error=abs(value - reference), production=production, best=best,
-                )  # fmt: skip
-            )
+            value, words = found[metric], f"{metric}, n = {n}"
+            one = result(
+                "hydrostatic", words, value, reference,
+                error=abs(value - reference), production=production, best=best,
+            )  # fmt: skip
+            results.append(one)
     return results
 
 
@@ -55,10 +54,11 @@ def rest(n: int, seconds: float) -> dict[str, float]:
         solver.run(1)
         places, velocity = written(solver)
         fastest = max(fastest, float(np.linalg.norm(velocity, axis=1).max()))
+    weight = DENSITY * GRAVITY * DEPTH
     return {
         "largest speed over sqrt(g H)": fastest / np.sqrt(GRAVITY * DEPTH),
         "change of volume": area(places, h, lower, upper) / (WIDTH * DEPTH) - 1.0,
-        "pressure at the bottom over rho g H": bottom_pressure(solver) / (DENSITY * GRAVITY * DEPTH),
+        "pressure at the bottom over rho g H": bottom_pressure(solver) / weight,
     }
 
 

@@ -3,7 +3,7 @@
 With linear weights w of the faces of component a, a particle at x_p between two faces a part f of
 the way along an axis has
 
-    sum_f w x_f = x_p,     sum_f w (x_f - x_p)_i (x_f - x_p)_j = D_ij,   D = h^2 f (1 - f) along i = j
+    sum_f w x_f = x_p,     sum_f w (x_f - x_p)_i (x_f - x_p)_j = D_ij,   D_ii = h^2 f (1 - f)
 
 so that of what it gives to the faces, w (u_p + c_p (x_f - x_p)), the moment about the origin is
 
