@@ -30,7 +30,7 @@ def run(
         for n in resolutions:
             found = stretched(n, precision)
             results += _judged(found, f"n = {n} voxels a radius, {precision}", precision)
-            results[-1]["curves"] = {"n": n, "places": found["places"], "precision": precision}
+            results[-1]["curves"] = {"n": n, "places": found["places"], "b": exact()["b"]}
     return results
 
 

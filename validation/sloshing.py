@@ -52,8 +52,13 @@ def run(
             limits = {"production": 0.70, "best": 0.95} if judged else {}
             metric = f"amplitude left after {periods} periods, n = {n}, {transfer}"
             results.append(result("sloshing", metric, kept, 1.0, lower_is_better=False, **limits))
-            curves = {"n": n, "times": times, "amplitudes": amplitudes, "transfer": transfer}
-            results[-1]["curves"] = curves
+            results[-1]["curves"] = {
+                "n": n,
+                "transfer": transfer,
+                "times": times,
+                "amplitudes": amplitudes,
+                "omega": OMEGA,
+            }
     return results
 
 
