@@ -6,8 +6,7 @@ not enough a case leaves `curves` in a result, which `wtloki validate` does not 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +16,30 @@ from numpy.typing import NDArray
 
 from loki_core.errors import LokiError
 
+from ._liquid_plots import draw_dam_break, draw_elliptical_drop, draw_sloshing
+from ._plot_parts import (
+    BLUE,
+    COLORS,
+    GREEN,
+    GREY,
+    ORANGE,
+    Results,
+    by_size,
+    curves_of,
+    legend,
+    legend_below,
+    mark_across,
+    matching,
+    size_of,
+    sizes_on_axis,
+)
 from ._report import rows_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Results = list[dict[str, Any]]
-
 SIZE, DOTS_PER_INCH = (6.4, 4.0), 120
-BLUE, ORANGE, GREEN, GREY = "#1f5fa8", "#d1651c", "#3a8a4d", "#808080"
-COLORS = (BLUE, ORANGE, GREEN)
 LOOK = {
     "font.size": 8.0,
     "axes.titlesize": 8.5,
@@ -98,7 +110,7 @@ def draw_cavity(
 
 
 def _cavity(figure: Figure, results: Results) -> bool:
-    lines = _curves(results)
+    lines = curves_of(results)
     numbers = sorted({line["reynolds"] for line in lines})
     if not numbers:
         return False
@@ -108,7 +120,7 @@ def _cavity(figure: Figure, results: Results) -> bool:
     for panel, number in zip(panels, numbers):
         for name, color, words in (("u", BLUE, "u(½, y)"), ("v", ORANGE, "v(x, ½)")):
             _tables(panel, number, name, color)
-            for line in sorted((one for one in lines if one["reynolds"] == number), key=_size):
+            for line in sorted((one for one in lines if one["reynolds"] == number), key=size_of):
                 panel.plot(
                     line["places"], line[name], styles[line["n"]],
                     color=color, label=f"{words}, n = {line['n']}",
@@ -116,7 +128,7 @@ def _cavity(figure: Figure, results: Results) -> bool:
         panel.set(title=f"Re {number}", xlabel="y, x [m]")
     panels[0].set_ylabel("velocity [m/s]")
     figure.suptitle("Lid-driven cavity: velocity on the two centre lines")
-    _legend_below(figure, panels, columns=4)
+    legend_below(figure, panels, columns=4)
     return True
 
 
@@ -150,7 +162,7 @@ def _tables(panel: Axes, number: int, name: str, color: str) -> None:
 
 def _taylor_green(figure: Figure, results: Results) -> bool:
     errors: dict[str, dict[int, float]] = {}
-    for match, one in _matching(results, r"L2 error of velocity, n = (\d+), (.+)"):
+    for match, one in matching(results, r"L2 error of velocity, n = (\d+), (.+)"):
         errors.setdefault(match[2], {})[int(match[1])] = one["value"]
     if not errors:
         return False
@@ -161,19 +173,19 @@ def _taylor_green(figure: Figure, results: Results) -> bool:
         for order, style in ((1, ":"), (2, "--")):
             guide = found[sizes[0]] * (sizes[0] / sizes) ** order
             panel.loglog(sizes, guide, style, color=GREY, label=f"slope {order}")
-    _sizes_on_axis(panel, {n for found in errors.values() for n in found})
+    sizes_on_axis(panel, {n for found in errors.values() for n in found})
     panel.set(
         title="Taylor–Green vortices with viscosity: error after 5 s",
         xlabel="voxels along the box, n",
         ylabel="L2 error of velocity [m/s]",
     )
-    _legend(panel)
+    legend(panel)
     return True
 
 
 def _energy_retention(figure: Figure, results: Results) -> bool:
     kept: dict[tuple[int, float], dict[str, dict[str, Any]]] = {}
-    for match, one in _matching(results, r"kinetic energy kept, n = (\d+), CFL (\S+), (.+)"):
+    for match, one in matching(results, r"kinetic energy kept, n = (\d+), CFL (\S+), (.+)"):
         kept.setdefault((int(match[1]), float(match[2])), {})[match[3]] = one
     if not kept:
         return False
@@ -184,7 +196,9 @@ def _energy_retention(figure: Figure, results: Results) -> bool:
         places = [place for place, _ in there]
         bars = panel.bar(places, [one["value"] for _, one in there], 0.36, color=color, label=words)
         panel.bar_label(bars, fmt="%.3f", padding=4, fontsize=7)
-        _mark(panel, places, [one["reference"] for _, one in there], 0.3, "calibration, MacCormack")
+        mark_across(
+            panel, places, [one["reference"] for _, one in there], 0.3, "calibration, MacCormack"
+        )
     panel.set_xticks(range(len(groups)), [f"n = {n}\nCFL {courant:g}" for n, courant in groups])
     panel.set(
         title="Steady vortices without viscosity: energy kept after 5 s",
@@ -192,21 +206,21 @@ def _energy_retention(figure: Figure, results: Results) -> bool:
         ylim=(0.0, 1.3),
     )
     panel.grid(axis="x", visible=False)
-    _legend(panel, loc="upper center", ncols=3)
+    legend(panel, loc="upper center", ncols=3)
     return True
 
 
 def _zalesak(figure: Figure, results: Results) -> bool:
     found: dict[int, dict[str, dict[str, Any]]] = {}
-    for match, one in _matching(results, r"L1, (\w+), limiter (\w+), n = (\d+)"):
+    for match, one in matching(results, r"L1, (\w+), limiter (\w+), n = (\d+)"):
         name = match[1].replace("_", "-\n") + "\n" + match[2]
         found.setdefault(int(match[3]), {})[name] = one
     if not found:
         return False
-    fields = _curves(results)
+    fields = curves_of(results)
     upper, lower = figure.subfigures(2, 1, height_ratios=(1.15, 1.0)) if fields else (None, figure)
     if upper is not None:
-        _disc(upper, max(fields, key=_size))
+        _disc(upper, max(fields, key=size_of))
     panel = lower.subplots()
     names = list(dict.fromkeys(name for schemes in found.values() for name in schemes))
     width = 0.8 / len(found)
@@ -215,11 +229,11 @@ def _zalesak(figure: Figure, results: Results) -> bool:
         there = [(place, found[n][name]) for place, name in zip(places, names) if name in found[n]]
         at, shown = [place for place, _ in there], [one for _, one in there]
         panel.bar(at, [one["value"] for one in shown], 0.9 * width, color=color, label=f"n = {n}")
-        _mark(panel, at, [one["reference"] for one in shown], 0.8 * width, "calibration")
+        mark_across(panel, at, [one["reference"] for one in shown], 0.8 * width, "calibration")
     panel.set_xticks(range(len(names)), names, fontsize=7)
     panel.set(ylabel="L1 over content [1]", ylim=(0.0, 1.3 * panel.get_ylim()[1]))
     panel.grid(axis="x", visible=False)
-    _legend(panel, loc="upper right", ncols=3)
+    legend(panel, loc="upper right", ncols=3)
     figure.suptitle("Zalesak's disc after one turn in 628 steps; scheme and limiter below")
     return True
 
@@ -238,7 +252,7 @@ def _disc(figure: Any, fields: dict[str, Any]) -> None:
 
 
 def _rayleigh_taylor(figure: Figure, results: Results) -> bool:
-    waves = sorted(_curves(results), key=_size)
+    waves = sorted(curves_of(results), key=size_of)
     if not waves:
         return False
     panel = figure.subplots()
@@ -261,8 +275,8 @@ def _rayleigh_taylor(figure: Figure, results: Results) -> bool:
 
 
 def _amg_poisson(figure: Figure, results: Results) -> bool:
-    iterations = _by_size(results, "iterations")
-    residuals = _by_size(results, "true residual")
+    iterations = by_size(results, "iterations")
+    residuals = by_size(results, "true residual")
     sizes = [n for n in sorted(iterations) if n in residuals]
     if not sizes:
         return False
@@ -281,7 +295,7 @@ def _amg_poisson(figure: Figure, results: Results) -> bool:
     count.set(title="Iterations to a residual of 1e-8", ylabel="iterations [1]")
     for panel in (rate, count):
         panel.set_xscale("log")
-        _sizes_on_axis(panel, set(sizes))
+        sizes_on_axis(panel, set(sizes))
         panel.set(xlabel="cells along the box, n", ylim=(0.0, 1.2 * panel.get_ylim()[1]))
         panel.legend(loc="lower left")
     figure.suptitle("Smoothed-aggregation multigrid on the Poisson problem, n³ cells")
@@ -289,7 +303,7 @@ def _amg_poisson(figure: Figure, results: Results) -> bool:
 
 
 def _lcp_dam_break(figure: Figure, results: Results) -> bool:
-    residuals, times = _by_size(results, "complementarity"), _by_size(results, "time over that .+")
+    residuals, times = by_size(results, "complementarity"), by_size(results, "time over that .+")
     if not residuals or not times:
         return False
     panels = figure.subplots(1, 2)
@@ -304,17 +318,19 @@ def _lcp_dam_break(figure: Figure, results: Results) -> bool:
             panel.annotate(
                 f"{value:.2g}", (place, value), (7, 0), textcoords="offset points", va="center"
             )
-        _mark(panel, places, [found[n]["threshold_production"] for n in sizes], 0.4, "allowed")
+        mark_across(
+            panel, places, [found[n]["threshold_production"] for n in sizes], 0.4, "allowed"
+        )
         panel.set_xticks(places, [f"{n}³" for n in sizes])
         panel.set(title=title, xlabel="cells", ylabel=label)
         panel.margins(x=0.4, y=0.2)
-    _legend_below(figure, panels, columns=2)
+    legend_below(figure, panels, columns=2)
     figure.suptitle("Predictor-corrector LCP: pressure of a dam break")
     return True
 
 
 def _rod_cantilever(figure: Figure, results: Results) -> bool:
-    hung = sorted(_curves(results), key=_size)
+    hung = sorted(curves_of(results), key=size_of)
     if not hung:
         return False
     panel = figure.subplots()
@@ -340,7 +356,7 @@ def _rod_cantilever(figure: Figure, results: Results) -> bool:
 
 
 def _rod_elastica(figure: Figure, results: Results) -> bool:
-    loaded = sorted(_curves(results), key=_size)
+    loaded = sorted(curves_of(results), key=size_of)
     if not loaded:
         return False
     panel = figure.subplots()
@@ -363,7 +379,7 @@ def _rod_elastica(figure: Figure, results: Results) -> bool:
 
 
 def _rod_helical_buckling(figure: Figure, results: Results) -> bool:
-    coils = sorted(_curves(results), key=_size)
+    coils = sorted(curves_of(results), key=size_of)
     if not coils:
         return False
     panel = figure.subplots()
@@ -387,14 +403,14 @@ def _rod_helical_buckling(figure: Figure, results: Results) -> bool:
 
 
 def _dahl(figure: Figure, results: Results) -> bool:
-    loops = _curves(results)
+    loops = curves_of(results)
     if not loops:
         return False
     panel = figure.subplots()
-    steps = min(_size(loop) for loop in loops)
+    steps = min(size_of(loop) for loop in loops)
     amplitudes = sorted({loop["amplitude"] for loop in loops})
     colors = dict(zip(amplitudes, cycle(COLORS)))
-    for loop in (one for one in loops if _size(one) == steps):
+    for loop in (one for one in loops if size_of(one) == steps):
         stretch, color = 1e3 * loop["stretch"], colors[loop["amplitude"]]
         panel.plot(
             stretch, loop["force"], ".", color=color, markersize=2.5,
@@ -413,79 +429,23 @@ def _dahl(figure: Figure, results: Results) -> bool:
                 1e3 * sign * x, sign * limit * (drop - 1.0), "k--", label="steady loop, theory"
             )
     panel.set(title="Dahl friction, driven to and fro", xlabel="stretch [mm]", ylabel="force [N]")
-    _legend(panel)
+    legend(panel)
     return True
-
-
-# -- parts of several ---------------------------------------------------------------------------
-
-
-def _curves(results: Results) -> list[dict[str, Any]]:
-    return [one["curves"] for one in results if "curves" in one]
-
-
-def _size(curves: dict[str, Any]) -> int:
-    return int(curves["n"])
-
-
-def _matching(results: Results, pattern: str) -> Iterator[tuple[re.Match[str], dict[str, Any]]]:
-    for one in results:
-        match = re.fullmatch(pattern, str(one.get("metric", "")))
-        if match:
-            yield match, one
-
-
-def _by_size(results: Results, words: str) -> dict[int, dict[str, Any]]:
-    return {int(match[1]): one for match, one in _matching(results, rf"{words}, (\d+)\^3")}
-
-
-def _sizes_on_axis(panel: Axes, sizes: set[int]) -> None:
-    from matplotlib.ticker import NullLocator
-
-    panel.set_xticks(sorted(sizes), [str(n) for n in sorted(sizes)])
-    panel.xaxis.set_minor_locator(NullLocator())
-
-
-def _mark(
-    panel: Axes, places: Iterable[float], values: list[float], width: float, label: str
-) -> None:
-    """Draw a black line across each place: what another code reached, or what is allowed."""
-    at = np.array(list(places))
-    panel.hlines(values, at - 0.5 * width, at + 0.5 * width, color="black", lw=1.2, label=label)
-
-
-def _labelled(panels: Iterable[Axes]) -> dict[str, Any]:
-    """Return what the legend shows, each label once."""
-    found: dict[str, Any] = {}
-    for panel in panels:
-        for handle, label in zip(*panel.get_legend_handles_labels()):
-            found.setdefault(label, handle)
-    return found
-
-
-def _legend(panel: Axes, **options: Any) -> None:
-    labelled = _labelled([panel])
-    panel.legend(list(labelled.values()), list(labelled), **options)
-
-
-def _legend_below(figure: Figure, panels: Iterable[Axes], *, columns: int) -> None:
-    labelled = _labelled(panels)
-    order = sorted(labelled, key=lambda label: ("n =" not in label, label))  # curves, then tables
-    figure.legend(
-        [labelled[label] for label in order], order, loc="outside lower center", ncols=columns
-    )
 
 
 PLOTS: dict[str, Callable[[Figure, Results], bool]] = {
     "amg_poisson": _amg_poisson,
     "cavity": _cavity,
     "dahl": _dahl,
+    "dam_break": draw_dam_break,
+    "elliptical_drop": draw_elliptical_drop,
     "energy_retention": _energy_retention,
     "lcp_dam_break": _lcp_dam_break,
     "rayleigh_taylor": _rayleigh_taylor,
     "rod_cantilever": _rod_cantilever,
     "rod_elastica": _rod_elastica,
     "rod_helical_buckling": _rod_helical_buckling,
+    "sloshing": draw_sloshing,
     "taylor_green": _taylor_green,
     "zalesak": _zalesak,
 }

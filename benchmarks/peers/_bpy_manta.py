@@ -1,4 +1,4 @@
-"""Mantaflow inside `bpy`, Blender as a Python module: a repair, and a clock on its functions.
+"""Mantaflow inside `bpy`, Blender as a Python module: scenes, a repair, a clock on its functions.
 
 This file runs in the Python that has bpy; it needs nothing of Loki.
 """
@@ -6,7 +6,10 @@ This file runs in the Python that has bpy; it needs nothing of Loki.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -18,6 +21,72 @@ from typing import Any
 TP_FLAGS, TP_VERSION_TAG = 168, 384
 TP_DICT, TP_BASES, TP_MRO, TP_CACHE, TP_SUBCLASSES = 264, 336, 344, 352, 360
 HEAP_TYPE, READY = 1 << 9, 1 << 12
+
+FRAMES_PER_SECOND = 24
+
+Case = dict[str, Any]
+
+
+def answer(measure: Callable[[Case], dict[str, Any]]) -> None:
+    """Run the case that the command line names, print its figures and leave."""
+    started = time.perf_counter()
+    figures = measure(json.loads(sys.argv[1]))
+    figures["peak_memory"] = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    figures["total_seconds"] = time.perf_counter() - started
+    print("\nFIGURES " + json.dumps(figures), flush=True)
+    sys.stderr.flush()
+    os._exit(0)  # Mantaflow's static destructors abort otherwise
+
+
+def bake(build: Callable[[Case, str], Any], case: Case) -> MantaClock:
+    """Bake the domain that `build(case, folder)` makes in an empty scene; return the clock."""
+    import bpy
+
+    for one in list(bpy.data.objects):
+        bpy.data.objects.remove(one)
+    repair()
+    clock = MantaClock()
+    folder = tempfile.mkdtemp(prefix="mantaflow_")
+    try:
+        domain = build(case, folder)
+        bpy.context.view_layer.objects.active = domain
+        with bpy.context.temp_override(
+            object=domain, active_object=domain, scene=bpy.context.scene
+        ):
+            bpy.ops.fluid.bake_data()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return clock
+
+
+def cube_domain(kind: str, edge: float, resolution: int, frames: int, folder: str) -> Any:
+    """Return a new domain object, a cube from the origin; `kind` is "GAS" or "LIQUID"."""
+    import bpy
+
+    scene = bpy.context.scene
+    scene.render.fps = FRAMES_PER_SECOND
+    scene.frame_start, scene.frame_end = 1, frames
+    made = box("domain", (0.0, 0.0, 0.0), (edge, edge, edge))
+    modifier = made.modifiers.new("F", "FLUID")
+    modifier.fluid_type = "DOMAIN"
+    domain = modifier.domain_settings
+    domain.domain_type = kind
+    domain.resolution_max = resolution
+    domain.cache_directory = folder
+    domain.cache_type = "MODULAR"
+    domain.cache_frame_start, domain.cache_frame_end = 1, frames
+    domain.use_adaptive_timesteps = False
+    return made
+
+
+def add_flow(made: Any, kind: str) -> Any:
+    """Make a mesh object a source from the start, "SMOKE" or "LIQUID"; return its settings."""
+    modifier = made.modifiers.new("F", "FLUID")
+    modifier.fluid_type = "FLOW"
+    flow = modifier.flow_settings
+    flow.flow_type = kind
+    flow.flow_behavior = "GEOMETRY"
+    return flow
 
 
 def box(name: str, lower: tuple[float, ...], upper: tuple[float, ...]) -> Any:
@@ -117,6 +186,7 @@ class MantaClock:
 
         self.calls: list[tuple[float, float, str, str]] = []  # start, seconds, name, first text
         self.grids: list[tuple[float, tuple[int, int, int]]] = []  # start, size of the solve
+        self.particles: list[tuple[float, int]] = []  # start, how many there are
         for name, function in list(vars(manta).items()):
             if callable(function) and not isinstance(function, type) and name[0] != "_":
                 setattr(manta, name, self._wrapped(name, function))
@@ -127,6 +197,8 @@ class MantaClock:
                 flags = named["flags"]
                 size = (flags.getSizeX(), flags.getSizeY(), flags.getSizeZ())
                 self.grids.append((time.perf_counter(), size))
+            if name == "flipVelocityUpdate":
+                self.particles.append((time.perf_counter(), named["parts"].pySize()))
             start = time.perf_counter()
             try:
                 return function(*arguments, **named)
@@ -140,6 +212,10 @@ class MantaClock:
         """Return Mantaflow's own messages that begin so, with when they came [s]."""
         told = ((start, text) for start, _, name, text in self.calls if name == "mantaMsg")
         return [(start, text) for start, text in told if text.startswith(beginning)]
+
+    def steps(self) -> list[tuple[float, float]]:
+        """Return when each solver step ended, and its own time [s]."""
+        return [(end, float(text.split()[2])) for end, text in self.messages("--- Step")]
 
     def seconds_by_function(self, since: float, until: float) -> dict[str, float]:
         """Return the time of each function [s] between two moments, largest first."""

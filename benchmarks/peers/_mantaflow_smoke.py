@@ -11,20 +11,12 @@ Blender's work around it (emission, files) is in `frame_seconds` only.
 
 from __future__ import annotations
 
-import json
-import os
-import resource
-import shutil
-import sys
-import tempfile
-import time
 from itertools import pairwise
 from typing import Any
 
-from _bpy_manta import MantaClock, box, repair
+from _bpy_manta import add_flow, answer, bake, box, cube_domain
 
 EDGE = 2.0  # m
-FRAMES_PER_SECOND = 24
 STEM_RADIUS, BALL_RADIUS, BALL_CENTER = 0.2, 0.43, 0.95  # m; together 5 % of the cube
 WARM_UP = 2  # steps that are not counted
 
@@ -48,35 +40,17 @@ def smoke_shapes(shape: str) -> list[Any]:
 
 def build(case: dict[str, Any], folder: str) -> Any:
     """Make the scene of a case and return its domain object."""
-    import bpy
-
-    scene = bpy.context.scene
-    scene.render.fps = FRAMES_PER_SECOND
     frames = int(case["steps"]) + WARM_UP
-    scene.frame_start, scene.frame_end = 1, frames
-    made = box("domain", (0.0, 0.0, 0.0), (EDGE, EDGE, EDGE))
-    modifier = made.modifiers.new("F", "FLUID")
-    modifier.fluid_type = "DOMAIN"
-    domain = modifier.domain_settings
-    domain.domain_type = "GAS"
-    domain.resolution_max = int(case["resolution"])
-    domain.cache_directory = folder
-    domain.cache_type = "MODULAR"
-    domain.cache_frame_start, domain.cache_frame_end = 1, frames
+    made = cube_domain("GAS", EDGE, int(case["resolution"]), frames, folder)
+    domain = made.modifiers["F"].domain_settings
     domain.use_noise = False
     domain.use_dissolve_smoke = False
     domain.use_adaptive_domain = bool(case["adaptive"])
-    domain.use_adaptive_timesteps = False
     for one in smoke_shapes(str(case["shape"])):
-        modifier = one.modifiers.new("F", "FLUID")
-        modifier.fluid_type = "FLOW"
-        flow = modifier.flow_settings
-        flow.flow_type = "SMOKE"
-        flow.flow_behavior = "GEOMETRY"
+        flow = add_flow(one, "SMOKE")
         flow.volume_density = 1.0  # the inside too, not the skin only
         flow.density, flow.temperature = 1.0, 1.0
         flow.fuel_amount = 0.0  # else three channels of fire are advected too
-    bpy.context.view_layer.objects.active = made
     return made
 
 
@@ -85,20 +59,8 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
     import bpy
     import numpy as np
 
-    for one in list(bpy.data.objects):
-        bpy.data.objects.remove(one)
-    repair()
-    clock = MantaClock()
-    folder = tempfile.mkdtemp(prefix="mantaflow_")
-    try:
-        domain = build(case, folder)
-        with bpy.context.temp_override(
-            object=domain, active_object=domain, scene=bpy.context.scene
-        ):
-            bpy.ops.fluid.bake_data()
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    told = [(start, float(text.split()[2])) for start, text in clock.messages("--- Step")]
+    clock = bake(build, case)
+    told = clock.steps()
     steps = told[WARM_UP:]
     if not steps:
         raise RuntimeError(f"Mantaflow told of {len(told)} steps; expected {case['steps']} more")
@@ -119,14 +81,8 @@ def measure(case: dict[str, Any]) -> dict[str, Any]:
         "seconds_by_function": {
             name: seconds / len(steps) for name, seconds in list(by_function.items())[:8]
         },
-        "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     }
 
 
 if __name__ == "__main__":
-    started = time.perf_counter()
-    figures = measure(json.loads(sys.argv[1]))
-    figures["total_seconds"] = time.perf_counter() - started
-    print("\nFIGURES " + json.dumps(figures), flush=True)
-    sys.stderr.flush()
-    os._exit(0)  # Mantaflow's static destructors abort otherwise
+    answer(measure)

@@ -1,10 +1,11 @@
-"""Mantaflow, the smoke solver of Blender: seconds of a solver step, in a process that has bpy.
+"""Mantaflow, Blender's solver of smoke and liquids: seconds of a step, in a process that has bpy.
 
 That process is the Python named by the environment variable LOKI_BPY_PYTHON, else this one where
 bpy can be imported. `pip install "bpy==5.0.1" "numpy<2"` in a CPython 3.11 makes one.
 
     python -m loki_vfx.benchmarks.peers.mantaflow box 64
     python -m loki_vfx.benchmarks.peers.mantaflow plume 128 --adaptive
+    python -m loki_vfx.benchmarks.peers.mantaflow dam_break 64
 """
 
 from __future__ import annotations
@@ -61,7 +62,30 @@ def smoke_step(
     if shape not in SHAPES:
         raise PeerError(f'there is no shape "{shape}"; expected one of {", ".join(SHAPES)}')
     case = {"shape": shape, "resolution": resolution, "steps": steps, "adaptive": adaptive}
-    script = Path(__file__).with_name("_mantaflow_smoke.py")
+    return _run_script("_mantaflow_smoke.py", case, timeout)
+
+
+def dam_break_step(
+    resolution: int, *, frames: int = 6, steps: int = 4, band: float = 0.0, timeout: float = 1800.0
+) -> dict[str, Any]:
+    """Return the figures of a dam break: `step_seconds_mean` is that of the last frame's steps.
+
+    Args:
+        resolution: Cells along the box, of which the column fills a quarter.
+        frames: How many, at 24 a second.
+        steps: Of each frame.
+        band: Cells below the surface that have particles; 0 is all.
+        timeout: When to give up [s].
+
+    Raises:
+        PeerError: bpy is not there, or the run failed.
+    """
+    case = {"resolution": resolution, "frames": frames, "steps": steps, "band": band}
+    return _run_script("_mantaflow_liquid.py", case, timeout)
+
+
+def _run_script(name: str, case: dict[str, Any], timeout: float) -> dict[str, Any]:
+    script = Path(__file__).with_name(name)
     words = [python_with_bpy(), str(script), json.dumps(case)]
     try:
         done = subprocess.run(words, capture_output=True, text=True, timeout=timeout, check=False)
@@ -78,13 +102,19 @@ def smoke_step(
 
 def main() -> None:
     """Measure one case and print its figures."""
-    parser = argparse.ArgumentParser(description="Measure a smoke step of Blender's Mantaflow.")
-    parser.add_argument("shape", choices=SHAPES)
+    parser = argparse.ArgumentParser(description="Measure a step of Blender's Mantaflow.")
+    parser.add_argument("shape", choices=(*SHAPES, "dam_break"))
     parser.add_argument("resolution", type=int)
     parser.add_argument("--adaptive", action="store_true", help="Fit the domain to the smoke.")
-    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--steps", type=int, help="To measure, of smoke; of a frame, of a liquid.")
     given = vars(parser.parse_args())
-    print(json.dumps(smoke_step(given.pop("shape"), given.pop("resolution"), **given), indent=1))
+    shape, resolution, adaptive = (given.pop(key) for key in ("shape", "resolution", "adaptive"))
+    options = {name: value for name, value in given.items() if value is not None}
+    if shape == "dam_break":
+        found = dam_break_step(resolution, **options)
+    else:
+        found = smoke_step(shape, resolution, adaptive=adaptive, **options)
+    print(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

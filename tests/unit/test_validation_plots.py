@@ -92,6 +92,25 @@ def wave_results() -> list[dict]:
     return [{"case": "rayleigh_taylor", "metric": "growth rate", "curves": curves}]
 
 
+def column_results() -> list[dict]:
+    time = np.linspace(0.0, 5.0, 20)
+    curves = {"n": 8, "T": time, "Z": 1.0 + time, "tau": time, "H": np.exp(-time)}
+    return [{"case": "dam_break", "metric": "front", "curves": curves}]
+
+
+def tank_results() -> list[dict]:
+    times = np.linspace(0.0, 6.0, 60)
+    wave = {"n": 8, "times": times, "amplitudes": 0.01 * np.cos(5.0 * times), "omega": 5.3}
+    curves = {**wave, "transfer": "apic"}
+    return [{"case": "sloshing", "metric": "amplitude", "curves": curves}]
+
+
+def drop_results() -> list[dict]:
+    places = np.random.default_rng(5).normal(size=(500, 3))
+    curves = {"n": 8, "places": places, "b": 2.3}
+    return [{"case": "elliptical_drop", "metric": "half axis", "curves": curves}]
+
+
 def rod_results(case: str, **curves: np.ndarray) -> list[dict]:
     return [{"case": case, "metric": "shape", "curves": {"n": n, **curves}} for n in (32, 64)]
 
@@ -122,6 +141,9 @@ def friction_results() -> list[dict]:
 
 RESULTS = {
     "dahl": friction_results,
+    "dam_break": column_results,
+    "elliptical_drop": drop_results,
+    "sloshing": tank_results,
     "rod_cantilever": cantilever_results,
     "rod_elastica": elastica_results,
     "rod_helical_buckling": coil_results,
