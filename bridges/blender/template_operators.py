@@ -52,10 +52,10 @@ class LOKI_OT_add_template(bpy.types.Operator):
         is_used = source is not None and source.select_get() and source.type in TAKEN_AS_INPUT
         tree = add_graph(context.scene, template.graph())
         tree.name = template.label
-        suggested = {} if is_used else template.suggested_inputs()
-        for node in inputs_in(tree):
+        suggested = template.suggested_inputs()
+        for number, node in enumerate(inputs_in(tree)):
             name = node.stream_name
-            if is_used:
+            if is_used and number == 0:
                 node.part.source = source
             elif name in suggested:
                 label = name.replace("_", " ").capitalize()

@@ -140,7 +140,11 @@ class PressureAction(Action, behavior=PressureMaterial):
         if target.keeps_start and self._pushing is None:
             self._pushing = volume.local("pressure").copy()
         q = volume.local("pressure") * (dt / (density * float(target.voxel_size)))
-        self._subtract_gradient(q.reshape(-1), None)
+        mobility = None
+        if target.is_liquid:  # which was elsewhere when it had this pressure
+            q[volume.local("kind") != FLUID] = 0.0
+            mobility = self._mobility(dt)
+        self._subtract_gradient(q.reshape(-1), mobility)
         self._pushed += 0.5
 
     def _pressure_scale(self, dt: float) -> float:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access
+from loki_core.kernels.mac_grid import AMBIENT
 from loki_core.kernels.viscous_stress import (
+    MISSING,
     count_viscous_entries,
     fill_viscous_matrix,
     fill_viscous_rhs,
@@ -90,7 +92,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         geometry = (
             volume.with_ghosts("velocity"),
             volume.with_ghosts("open_fraction"),
-            volume.with_ghosts("kind"),
+            self._kinds(),
             volume.buckets.coords,
             volume.buckets.neighbours,
             surroundings.lower,
@@ -119,12 +121,20 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
 
+    def _kinds(self) -> Array:
+        """Kinds of cells with ghosts; around a liquid there is nothing that could hold it."""
+        kind: Array = self.target.volume.with_ghosts("kind")
+        if not self.target.is_liquid:
+            return kind
+        kinds: Array = np.where(kind == AMBIENT, np.uint8(MISSING), kind)
+        return kinds
+
     def _drag(self, dt: float) -> Array | None:
         """Drag of solids on faces, dt D / m, by which u* is held; None without any.
 
         u* has felt the drag already, so the step is (1 + dt D / m) (u - u*) = viscous change.
         """
-        mobility = self.target.mobility(dt)
+        mobility = self.target.mobility_under_drag(dt)
         if mobility is None:
             return None
         held: Array = 1.0 / mobility.reshape(-1).astype(np.float64) - 1.0

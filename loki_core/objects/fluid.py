@@ -194,6 +194,11 @@ class Fluid(Object):
             self.volume.local("divergence")[:] = 0.0
 
     @property
+    def is_liquid(self) -> bool:
+        """Whether the fluid ends at a surface, beyond which there is nothing."""
+        return False
+
+    @property
     def falls_off_walls(self) -> bool:
         """Whether walls only push the fluid, and never pull."""
         return False
@@ -274,7 +279,11 @@ class Fluid(Object):
         return total
 
     def mobility(self, dt: float) -> Array | None:
-        """What a pressure gradient moves of each face; None where there is no drag."""
+        """What a pressure gradient moves of each face; None where it moves all alike."""
+        return self.mobility_under_drag(dt)
+
+    def mobility_under_drag(self, dt: float) -> Array | None:
+        """What of each face drag leaves free to move; None where there is no drag."""
         if "drag" not in self.volume.channels:
             return None
         drag = self.volume.local("drag")

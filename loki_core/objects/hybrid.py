@@ -27,7 +27,7 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
 from loki_core.errors import DivergenceError, InputError, SetupError
-from loki_core.kernels.lagrangian_step import first_bad_row
+from loki_core.kernels.lagrangian_step import first_bad_row, largest_speed
 from loki_core.kernels.liquid_motion import keep_inside
 from loki_core.objects.fluid import Fluid
 from loki_core.objects.liquid_grid import LiquidGrid
@@ -40,6 +40,7 @@ from loki_core.pipeline.task import Step, task
 TRANSFERS = ("apic", "flip", "pic", "affine_flip")
 #: Channels that the Object makes itself; all others are the user's and pass through.
 OWN_CHANNELS = ("id", "position", "velocity", "affine")
+LONGEST_FALL = 4.0  # voxels in a substep, g dt^2, up to which a pool rests
 WALL_MARGIN = 1.0e-3  # voxels that particles keep from walls
 
 
@@ -109,11 +110,12 @@ class Hybrid(Fluid):
         self._add("room", derived=True)
         self._add("filled", derived=True)
         self._add("face_weight", components=3, derived=True)
-        self._add("start_velocity", components=3, derived=True)
+        self._add("former_velocity", components=3, derived=True)
         self._add("spread", components=3, derived=True)
         self.grid = LiquidGrid(self)
         self.liquid_sources: list[Any] = []
         self.liquid_sinks: list[Any] = []
+        self._has_warned = False
 
     @property
     def data(self) -> dict[str, ChannelData]:
@@ -134,11 +136,6 @@ class Hybrid(Fluid):
         """Part of a voxel that one particle fills."""
         return float(self.behavior.particles_per_axis) ** -3
 
-    @property
-    def keeps_start(self) -> bool:
-        """Whether what a step began with is kept: always, FLIP and the surface need it."""
-        return True
-
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
         """Channels of the user's."""
         return {
@@ -151,6 +148,8 @@ class Hybrid(Fluid):
 
     def ingest(self) -> None:
         """Take or make the particles of the start."""
+        if self.keeps_start:
+            self._add("start_velocity", components=3, derived=True)
         if self.behavior.input is not None:
             seed(self, self.scope.inputs[self.behavior.input])
         self.particles.rebucketize()
@@ -183,10 +182,11 @@ class Hybrid(Fluid):
 
     @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
     def adapt(self, access: Access, step: Step) -> None:
-        """Keep Buckets around all particles."""
-        self._follow_particles()
+        """Keep Buckets around all particles, as far as they go in a step."""
+        self._follow_particles(step.dt)
 
-    def _follow_particles(self) -> None:
+    def _follow_particles(self, dt: float = 0.0) -> None:
+        self.grid.look_ahead(dt)
         coords, ranges = self.grid.occupied()
         needed = Regions(coords, ranges)
         around = needed.padded(self.scope.domain, self.grid.margin, self.resolution)
@@ -216,6 +216,11 @@ class Hybrid(Fluid):
         return found
 
     @property
+    def is_liquid(self) -> bool:
+        """It ends at its surface."""
+        return True
+
+    @property
     def falls_off_walls(self) -> bool:
         """Walls hold a liquid by its viscosity alone."""
         return not self.viscous
@@ -234,6 +239,8 @@ class Hybrid(Fluid):
         writes = declaration.writes
         if name == "update_boundaries":
             writes = (*writes, "volume.space", "volume.room")
+        if name == "transfer_to_grid" and self.keeps_start:
+            writes = (*writes, "volume.start_velocity")
         if name == "move" and self.is_affine:
             writes = (*writes, "particles.affine")
         return stage, replace(declaration, writes=writes)
@@ -242,7 +249,7 @@ class Hybrid(Fluid):
         Stage.PARTICLES_TO_GRID,
         writes=(
             "volume.velocity",
-            "volume.start_velocity",
+            "volume.former_velocity",
             "volume.face_weight",
             "volume.filled",
             "volume.kind",
@@ -250,15 +257,23 @@ class Hybrid(Fluid):
     )
     def transfer_to_grid(self, access: Access, step: Step) -> None:
         """Bring the particles' momentum to faces, and find what is liquid."""
+        self._warn_of_long_step(step.dt)
         if self.projector is not None:
             self.projector.begin_step(step.frame)
         self.grid.take_particles()
         self.grid.find_liquid()
         self.geometry_version += 1
+        if self.viscous and self.projector is not None:
+            # Viscous stress then acts on nearly the final velocity: weight alone moves nothing
+            # along walls that hold the liquid (van Kan 1986).
+            self.projector.push(0.5 * step.dt)
+            self.projector.push(0.5 * step.dt)
+        if self.keeps_start:
+            self.volume.local("start_velocity")[:] = self.volume.local("velocity")
 
     def mobility(self, dt: float) -> NDArray[Any]:
         """What a pressure gradient moves of each face: more at the surface, less with drag."""
-        drag = super().mobility(dt)
+        drag = self.mobility_under_drag(dt)
         if drag is None:
             drag = np.ones_like(self.volume.local("velocity"))
         return self.grid.with_surface(drag)
@@ -278,7 +293,7 @@ class Hybrid(Fluid):
         Stage.MOVE_PARTICLES,
         writes=(
             "volume.velocity",
-            "volume.start_velocity",
+            "volume.former_velocity",
             "particles.position",
             "particles.velocity",
         ),
@@ -297,6 +312,33 @@ class Hybrid(Fluid):
         )  # fmt: skip
         if not inside.all():
             particles.remove(~inside)
+
+    # -- the length of a step --------------------------------------------------------------
+
+    def time_step_limit(self) -> float:
+        """Time in which no particle crosses `courant_number` voxels, nor falls through one.
+
+        The second is what keeps waves of the grid's own length stable: their frequency is about
+        sqrt(pi g / h).
+        """
+        speed = float(largest_speed(self.particles.local("velocity")))
+        limit = np.inf
+        if speed > 0.0:
+            limit = float(self.scope.settings.courant_number) * self.voxel_size / speed
+        pull = float(np.linalg.norm(self.uniform_acceleration()))
+        if pull > 0.0 and self.particles.count:
+            limit = min(limit, float(np.sqrt(self.voxel_size / pull)))
+        return limit
+
+    def _warn_of_long_step(self, dt: float) -> None:
+        """Say that gravity waves are not resolved, so that the surface will not hold."""
+        fall = float(np.linalg.norm(self.uniform_acceleration())) * dt * dt / self.voxel_size
+        if fall > LONGEST_FALL and not self._has_warned:
+            self._has_warned = True
+            self.warning = (
+                f"liquid falls through {fall:.1f} voxels in a substep of {dt:.3g} s, and its "
+                "surface gets rough; turn adaptive_substeps on, or use more substeps"
+            )
 
     # -- checks and output -----------------------------------------------------------------
 

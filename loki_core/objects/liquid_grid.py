@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.bucket_set import BucketSet
+from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
     classify_liquid,
     density_error,
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
-MARGIN = 4  # voxels of air around particles that have faces
+MARGIN = 4  # voxels of air around particles that have faces, at least
 FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
@@ -41,10 +42,16 @@ SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 class LiquidGrid:
     """Transfers of one Hybrid Object."""
 
-    margin = MARGIN
-
     def __init__(self, liquid: Hybrid) -> None:
         self.liquid = liquid
+        self.margin = MARGIN
+
+    def look_ahead(self, dt: float) -> None:
+        """Have air around particles as far as they go in a step dt [s]. Collective."""
+        liquid = self.liquid
+        way = float(largest_speed(liquid.particles.local("velocity"))) * dt / liquid.voxel_size
+        way = liquid.scope.domain.comm.maximum(way if np.isfinite(way) else 0.0)
+        self.margin = int(min(liquid.resolution, max(MARGIN, math.ceil(way) + 2)))
 
     # -- Buckets ---------------------------------------------------------------------------
 
@@ -108,7 +115,7 @@ class LiquidGrid:
         divide_by_weight(
             volume.local("velocity").reshape(-1), volume.local("face_weight").reshape(-1)
         )
-        volume.local("start_velocity")[:] = volume.local("velocity")
+        volume.local("former_velocity")[:] = volume.local("velocity")
         liquid.hold_known_faces()
 
     def find_liquid(self) -> None:
@@ -146,7 +153,7 @@ class LiquidGrid:
     def extend_velocity(self, dt: float) -> None:
         """Let the air near the liquid have its velocity, as far as particles go. Collective."""
         volume, r = self.liquid.volume, self.liquid.resolution
-        names = ("velocity", "start_velocity")
+        names = ("velocity", "former_velocity")
         with volume.scratch(
             "known", np.uint8, components=3, resolution=r, location="face"
         ) as known:
@@ -158,7 +165,7 @@ class LiquidGrid:
                 neighbours, volume.local(known.name),
             )  # fmt: skip
             weight = volume.local("face_weight")
-            for layer in range(1, MARGIN):
+            for layer in range(1, self.margin):
                 if layer == 2:  # drops far from the surface come in
                     mark_reached_faces(
                         weight.reshape(-1),
@@ -182,7 +189,7 @@ class LiquidGrid:
         volume.refresh("velocity", halo=halo, corners=True)
         keeps, around = liquid.keep > 0.0, liquid.surroundings()
         if keeps:
-            volume.refresh("start_velocity", corners=True)
+            volume.refresh("former_velocity", corners=True)
         volume.mark_written("spread")
         volume.refresh("spread", corners=True)
         rows = self.rows()
@@ -190,7 +197,7 @@ class LiquidGrid:
             particles.local("affine") if liquid.is_affine else np.zeros((1, 3, 3), volume.dtype)
         )
         faces_to_particles(
-            volume.with_ghosts("velocity"), volume.with_ghosts("start_velocity"), int(keeps),
+            volume.with_ghosts("velocity"), volume.with_ghosts("former_velocity"), int(keeps),
             liquid.keep, volume.with_ghosts("spread"), 1, volume.buckets.neighbours,
             np.array(around.kinds), around.velocity, rows, particles.buckets.coords,
             particles.domain.bucket_size, halo, dt, particles.offsets, particles.local("position"),

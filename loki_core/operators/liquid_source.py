@@ -126,11 +126,25 @@ class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
         return known[2]
 
     def _is_taken(self, place: Array, placed: Any) -> NDArray[np.bool_]:
-        """Which places have a particle in their part of a voxel."""
-        particles, share = self.target.particles, self.target.particle_share
-        spacing = self.target.voxel_size * np.cbrt(share)
-        position = particles.local("position")[self.near(placed)]
-        return np.isin(_codes(place, spacing), _codes(position, spacing))
+        """Which places have a particle in their part of a voxel, or are in a voxel that is full."""
+        target = self.target
+        size, spacing = target.voxel_size, target.voxel_size * np.cbrt(target.particle_share)
+        position = target.particles.local("position")[self.near(placed)]
+        taken = np.isin(_codes(place, spacing), _codes(position, spacing))
+        voxels, counts = np.unique(_codes(position, size), return_counts=True)
+        wanted = _codes(place, size)
+        at = np.minimum(np.searchsorted(voxels, wanted), max(len(voxels) - 1, 0))
+        present = np.zeros(len(place), np.int64)
+        if len(voxels):
+            present = np.where(voxels[at] == wanted, counts[at], 0)
+        room = round(1.0 / target.particle_share) - present
+        # Of the free places of a voxel as many are filled as particles are missing there.
+        order = np.lexsort((taken, wanted))
+        first = np.searchsorted(wanted[order], wanted[order], side="left")
+        rank = np.empty(len(place), np.int64)
+        rank[order] = np.arange(len(place)) - first
+        full: NDArray[np.bool_] = taken | (rank >= room)
+        return full
 
     def _is_free(self, place: Array) -> NDArray[np.bool_]:
         """Which places are in no solid."""

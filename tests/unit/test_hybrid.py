@@ -31,7 +31,7 @@ def tank(water, *others, walls="wall", size=(1.0, 1.0, 1.0), inputs=None, liquid
         lk.HybridObject(
             name="Water", voxel_size=H, input=None if water is None else "water", **(liquid or {})
         ),
-        lk.GravityForce(),
+        lk.GravityForce(acceleration=settings.pop("gravity", (0.0, -9.81, 0.0))),
         *settings.pop("pressure", [lk.PressureMaterial()]),
         *others,
         **{
@@ -288,7 +288,10 @@ def jet(**source):
 
 def test_a_source_gives_its_cross_section_times_its_velocity():
     nozzle = box((0.0, 0.5, 0.25), (0.25, 0.75, 0.5))
-    solver = tank(None, jet(), inputs={"nozzle": nozzle}, substeps=4, size=(4.0, 1.0, 1.0))
+    solver = tank(
+        None, jet(), inputs={"nozzle": nozzle}, substeps=4, size=(4.0, 1.0, 1.0),
+        gravity=(0.0, 0.0, 0.0),
+    )  # fmt: skip
     solver.run(4)
     before = solver.object("Water").count()
     solver.run(4)
@@ -351,3 +354,41 @@ def test_walls_may_hold():
     height = solver.read("Water", "position")[:, 1].mean()
     solver.run(2)
     assert height - solver.read("Water", "position")[:, 1].mean() < 1e-3
+
+
+def test_a_viscous_block_falls_as_fast():
+    """Nothing outside of a liquid holds it, however stiff it is."""
+    solver = tank(
+        box((0.3, 0.5, 0.3), (0.7, 0.8, 0.7)), lk.ViscosityMaterial(viscosity=1.0e4),
+        precision="double",
+    )  # fmt: skip
+    solver.run(3)
+    velocity = solver.read("Water", "velocity").mean(axis=0)
+    np.testing.assert_allclose(velocity, [0.0, -9.81 / 8, 0.0], atol=1e-5)
+
+
+def test_a_viscous_pool_stays_at_rest():
+    solver = tank(box((-1, -1, -1), (2, 0.47, 2)), lk.ViscosityMaterial(viscosity=100.0))
+    solver.run(18)  # at first its pressure is not known
+    assert np.abs(solver.read("Water", "velocity")).max() < 1e-2
+
+
+def test_small_scales_get_short_steps():
+    """A pool of a centimetre rests at 24 frames a second, by steps that see its waves."""
+    global H
+    before, H = H, 1 / 1600
+    try:
+        solver = tank(
+            box((-1, -1, -1), (2, 0.005, 2)), size=(0.01, 0.01, 0.01),
+            substeps=1, adaptive_substeps=True,
+        )  # fmt: skip
+        solver.run(3)
+    finally:
+        H = before
+    assert np.abs(solver.read("Water", "velocity")).max() < 1e-4
+
+
+def test_a_step_that_is_too_long_is_told():
+    solver = tank(box((-1, -1, -1), (2, 0.5, 2)), substeps=1, frames_per_second=5.0)
+    solver.run(1)
+    assert any("falls through" in text for text in solver.warnings)
