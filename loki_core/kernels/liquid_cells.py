@@ -33,6 +33,27 @@ LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
 
 
 @parallel_kernel
+def open_outside(coords, lower, upper, sides, space):
+    """Let cells beyond open sides of the box be air: nothing holds what leaves there."""
+    r = space.shape[2]
+    for b in prange(space.shape[0]):
+        for a in range(3):
+            for side in range(2):
+                if sides[2 * a + side] != SIDE_OPEN:
+                    continue
+                for place in range(r):
+                    centre = coords[b, a] * r + place + 0.5
+                    if (side == 0 and centre > lower[a]) or (side == 1 and centre < upper[a]):
+                        continue
+                    if a == 0:
+                        space[b, 0, place] = AMBIENT
+                    elif a == 1:
+                        space[b, 0, :, place] = AMBIENT
+                    else:
+                        space[b, 0, :, :, place] = AMBIENT
+
+
+@parallel_kernel
 def measure_space(fraction, space, coords, neighbours, lower, upper, out):
     """Write the part of each local cell that is neither solid nor beyond the box to out.
 

@@ -18,6 +18,7 @@ from loki_core.kernels.liquid_cells import (
     mark_reached_faces,
     measure_room,
     measure_space,
+    open_outside,
     surface_mobility,
 )
 from loki_core.kernels.liquid_motion import faces_to_particles, push_out
@@ -78,6 +79,10 @@ class LiquidGrid:
         liquid, volume, buckets = self.liquid, self.liquid.volume, self.liquid.volume.buckets
         volume.local("space")[:] = volume.local("kind")
         around = liquid.surroundings()
+        open_outside(
+            buckets.local_coords, around.lower, around.upper, np.array(around.kinds),
+            volume.local("space"),
+        )  # fmt: skip
         volume.refresh("open_fraction")
         with volume.scratch("open", resolution=liquid.resolution) as part:
             measure_space(

@@ -392,3 +392,18 @@ def test_a_step_that_is_too_long_is_told():
     solver = tank(box((-1, -1, -1), (2, 0.5, 2)), substeps=1, frames_per_second=5.0)
     solver.run(1)
     assert any("falls through" in text for text in solver.warnings)
+
+
+@pytest.mark.parametrize("height", [0.75, 1.0])
+def test_an_open_side_holds_nothing_back(height):
+    """A jet leaves through an open top, on a border of Buckets or not, as fast as it came."""
+    rock = box((0.1, 0.0, 0.1), (0.2, 0.1, 0.2))
+    solver = tank(
+        box((0.4, 0.3, 0.4), (0.6, 0.5, 0.6)), lk.Collider(input="rock"), inputs={"rock": rock},
+        liquid={"velocity": (0.0, 4.0, 0.0)}, size=(1.0, height, 1.0), substeps=4,
+        gravity=(0.0, 0.0, 0.0), boundary_upper=("wall", "open", "wall"),
+    )  # fmt: skip
+    while solver.object("Water").count() and solver.frame < 8:
+        assert solver.read("Water", "velocity")[:, 1].min() > 3.9
+        solver.run(1)
+    assert solver.object("Water").count() == 0
