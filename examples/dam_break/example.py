@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from loki_core.constraints.pressure import PressureMaterial
-from loki_core.data.surface import Surface
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.collider import Collider
 from loki_core.objects.hybrid import HybridObject
 from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.solver_setup import Group, SolverSetup
-from loki_graph.nodes.shape_source import unit_box
+from loki_graph.nodes.shape_source import box_between
 
 FRAMES = 72
 TANK = (3.0, 1.5, 1.0)  # m
@@ -50,12 +47,4 @@ def build(voxel_size: float = 0.05, transfer: str = "apic") -> tuple[SolverSetup
         boundary_lower=("wall", "wall", "wall"),
         boundary_upper=("wall", "open", "wall"),
     )
-    return setup, {"column": box((0.0, 0.0, 0.0), COLUMN), "pillar": box(*PILLAR)}
-
-
-def box(lower: tuple[float, float, float], upper: tuple[float, float, float]) -> Surface:
-    """Return a closed box [m]."""
-    surface = unit_box()
-    low, high = np.asarray(lower), np.asarray(upper)
-    surface.positions = 0.5 * (low + high) + (high - low) * surface.positions
-    return surface
+    return setup, {"column": box_between((0.0, 0.0, 0.0), COLUMN), "pillar": box_between(*PILLAR)}

@@ -72,6 +72,14 @@ def unit_box() -> Surface:
     return Surface.from_faces(unit_box_corners(), np.array(BOX_FACES))
 
 
+def box_between(lower: tuple[float, float, float], upper: tuple[float, float, float]) -> Surface:
+    """Return a closed box between two corners [m]."""
+    box = unit_box()
+    low, high = np.asarray(lower), np.asarray(upper)
+    box.positions = 0.5 * (low + high) + (high - low) * box.positions
+    return box
+
+
 def unit_line(pieces: int) -> Points:
     """Return the diagonal of a box of edge 1, shape [1, pieces + 1, 3]."""
     steps = np.linspace(-0.5, 0.5, pieces + 1)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.collider import Collider
@@ -15,7 +13,7 @@ from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.graph import Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
-from loki_graph.nodes.shape_source import unit_box
+from loki_graph.nodes.shape_source import box_between
 from loki_graph.nodes.solver_setup import SolverSetupNode
 
 LABEL = "Dam break"
@@ -64,11 +62,4 @@ def build() -> Graph:
 
 def suggested_inputs() -> dict[str, Any]:
     """Return a column of water at one end of a tank."""
-    return {"water": _box(*WATER), "tank": _box(*TANK)}
-
-
-def _box(lower: tuple[float, float, float], upper: tuple[float, float, float]) -> Any:
-    box = unit_box()
-    low, high = np.asarray(lower), np.asarray(upper)
-    box.positions = 0.5 * (low + high) + (high - low) * box.positions
-    return box
+    return {"water": box_between(*WATER), "tank": box_between(*TANK)}
