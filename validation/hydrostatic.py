@@ -58,12 +58,12 @@ def rest(n: int, seconds: float) -> dict[str, float]:
     return {
         "largest speed over sqrt(g H)": fastest / np.sqrt(GRAVITY * DEPTH),
         "change of volume": area(places, h, lower, upper) / (WIDTH * DEPTH) - 1.0,
-        "pressure at the bottom over rho g H": bottom_pressure(solver) / weight,
+        "pressure at the bottom over rho g H": bottom_pressure(solver, n) / weight,
     }
 
 
-def bottom_pressure(solver: loki.Solver) -> float:
-    """Mean pressure on the floor [Pa], from the two lowest rows of cells."""
+def bottom_pressure(solver: loki.Solver, n: int) -> float:
+    """Mean pressure on the floor [Pa], from the two lowest rows of the n cells across the box."""
     pressure = solver.object("Water").voxels(("pressure",)).to_dense("pressure")[0]
-    low, above = (float(pressure[:, j].mean()) for j in (0, 1))
+    low, above = (float(pressure[:n, j].mean()) for j in (0, 1))
     return low + 0.5 * (low - above)
