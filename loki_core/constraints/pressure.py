@@ -46,6 +46,7 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
+LCP_TOLERANCE = 0.1  # of that of a linear solve: here it is a largest error, there their norm
 LCP_ITERATIONS = 10  # for each of a linear solve, that a solve with walls that let go may take
 #: How much more of an excess of volume may stay than of a divergence: the next step corrects it.
 SPREAD_TOLERANCE = 1.0e3
@@ -187,7 +188,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         )  # fmt: skip
         tolerance = float(self.settings.tolerance)
         if self._solve.let_go(
-            rhs, q, bounded, tol=tolerance,
+            rhs, q, bounded, tol=LCP_TOLERANCE * tolerance,
             max_iterations=LCP_ITERATIONS * int(self.settings.max_iterations),
         ):  # fmt: skip
             # A pressure that is no more than the solver's error is none: there walls let go.

@@ -13,6 +13,7 @@ from loki_vfx.validation import (
     hydrostatic,
     sloshing,
     transfer_rotation,
+    wall_separation,
 )
 
 pytestmark = pytest.mark.compiles
@@ -82,3 +83,7 @@ def test_cut_cells_are_better_than_first_order():
     *_, order, uncut = cylinder_potential.run((8, 16))
     assert order["value"] > 1.4  # 1.5 in theory: one of n faces is of first order
     assert uncut["value"] > 1.6
+
+
+def test_walls_let_go_of_a_block():
+    assert all(one["pass"] for one in wall_separation.run((16,)))
