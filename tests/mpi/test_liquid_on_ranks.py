@@ -14,7 +14,7 @@ TOLERANCE = 1e-8  # m and m/s after twelve steps, solved to 1e-9
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("transfer", ["apic", "affine_flip"])
+@pytest.mark.parametrize("transfer", ["apic", pytest.param("affine_flip", marks=pytest.mark.slow)])
 def test_a_dam_break_does_not_depend_on_ranks(transfer, tmp_path):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, transfer)
     for ranks in (2, 3):
