@@ -48,6 +48,7 @@ from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force import Force
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
+from loki_core.forces.surface_tension import SurfaceTensionForce
 from loki_core.keyframes import Keyframes
 from loki_core.objects.collider import Collider
 from loki_core.objects.curves import CurvesObject
@@ -56,11 +57,13 @@ from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.objects.object import Object
 from loki_core.objects.particles import ParticleObject
 from loki_core.objects.volume import VolumeObject
+from loki_core.operators.channel_mixing import ChannelMixing
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.operators.guide import GuideOperator
-from loki_core.operators.liquid_source import LiquidSink, LiquidSource
+from loki_core.operators.liquid_sink import LiquidSink
+from loki_core.operators.liquid_source import LiquidSource
 from loki_core.operators.match_target import MatchTarget
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
@@ -87,6 +90,7 @@ __all__ = [
     "BoundaryCondition",
     "BuoyancyForce",
     "Cancelled",
+    "ChannelMixing",
     "Collider",
     "CollisionConstraint",
     "Constraint",
@@ -136,6 +140,7 @@ __all__ = [
     "Step",
     "StretchingConstraint",
     "Surface",
+    "SurfaceTensionForce",
     "TurbulenceForce",
     "ViscosityMaterial",
     "VolumeEmission",

@@ -219,7 +219,7 @@ class _Job:
         grids.write(folder / file)
         if stage is not None:
             stage.write_volume(frame, path, grids.voxels, file=f"./{file}", classes=grids.classes)
-        return grids.left_out
+        return []  # VDB has a place for every channel
 
     def _stage(self, folder: Path) -> UsdStageWriter:
         manifest = self.reader.manifest

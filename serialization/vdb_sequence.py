@@ -26,11 +26,10 @@ _SEQUENCE = r"_(\d{4,8}|-\d{3,8})\.vdb"
 
 @dataclass(slots=True)
 class Grids:
-    """What goes into a file: channels that VDB can hold, their classes, and what it cannot."""
+    """What goes into a file: channels as VDB can hold them, and their classes."""
 
     voxels: Voxels
     classes: dict[str, str]
-    left_out: list[str]
 
     def write(self, path: Path) -> None:
         """Write the file, all or nothing."""
@@ -71,7 +70,7 @@ def grids_of(voxels: Voxels) -> Grids:
             endings = "xyz" if components == 3 else map(str, range(components))
             for k, ending in enumerate(endings):
                 ready.set_channel(f"{name}.{ending}", values[:, k])
-    return Grids(ready, _classes(ready), [])
+    return Grids(ready, _classes(ready))
 
 
 def centred_values(voxels: Voxels, name: str) -> Array:

@@ -1,12 +1,13 @@
-"""Volumes as VDB files, through `openvdb` where it can be found, else through `tinyvdb`.
+"""Volumes as VDB files: read through `openvdb` where it can be found, else through `tinyvdb`.
 
 A block of 8 x 8 x 8 voxels is a VDB leaf. A VDB grid's index (i, j, k) is the centre of voxel
 (i, j, k), and a face channel is a vector grid of class "staggered", whose component a lives on
 the lower face along axis a, as ours does. Voxels equal to the background are not active.
 
 `openvdb` has no package of its own; the `bpy` wheel carries one, which works without Blender.
-tinyvdb knows the tree of scalar float32 grids and nothing else, so with it the small container
-around the trees (names, metadata, transforms) is written here.
+tinyvdb knows scalar float32 grids and nothing else. Grids of float32 are written here, straight
+from blocks (`vdb_tree`): ten times as fast as through either module, in larger files. Others need
+openvdb.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from loki_core.data.voxels import VoxelChannel, Voxels
 from loki_core.errors import FormatError, InputError, did_you_mean
 from serialization.atomic_file import replacing
 from serialization.vdb_check import check_whole
+from serialization.vdb_tree import ACTIVE_ONLY, FLOAT, tree_parts
 
 LEAF = 8
 PIECE = 128  # voxels along each axis that are read at a time while looking for blocks
@@ -80,13 +82,16 @@ def write_vdb(
                 f"VDB has scalars, and vectors of 3 {', '.join(_VECTOR)}"
             )
     openvdb = find_openvdb()
+    if openvdb is None:
+        _refuse_what_tinyvdb_cannot_read(voxels)
     with replacing(Path(path)) as temporary:
-        if openvdb is not None:
+        if openvdb is None or all(one.values.dtype == FLOAT for one in voxels.channels.values()):
+            with temporary.open("xb") as file:
+                file.writelines(_float_file(voxels, chosen))
+        else:
             grids = [_openvdb_grid(openvdb, voxels, n, chosen[n]) for n in voxels.channels]
             openvdb.write(str(temporary), grids=grids, metadata={"creator": "Loki"})
             check_whole(temporary)
-        else:
-            temporary.write_bytes(_tinyvdb_file(voxels, chosen))
 
 
 def read_vdb(path: str | Path, *, names: Sequence[str] | None = None) -> Voxels:
@@ -167,11 +172,11 @@ def _openvdb_grid(openvdb: Any, voxels: Voxels, name: str, kind: str) -> Any:
     if channel.values.dtype == np.uint8:
         channel = VoxelChannel(channel.values.astype(np.int32))
     corners = voxels.coords.astype(np.int64) * voxels.block_resolution
-    for block, corner in zip(channel.values, corners.tolist(), strict=True):
-        array = block[0] if scalar else np.ascontiguousarray(np.moveaxis(block, 0, -1))
-        if not array.flags.writeable:
-            array = array.copy()  # openvdb refuses what it could not write to
-        grid.copyFromArray(array, ijk=tuple(corner))
+    values = channel.values[:, 0] if scalar else np.moveaxis(channel.values, 1, -1)
+    # openvdb refuses what it could not write to
+    blocks = np.require(values, requirements=("C", "W"))
+    for block, corner in zip(blocks, corners.tolist(), strict=True):
+        grid.copyFromArray(block, ijk=tuple(corner))
     return grid
 
 
@@ -252,82 +257,61 @@ def _select(found: list[str], names: Sequence[str] | None, path: Path) -> list[s
     return list(names) if names is not None else found
 
 
-# -- tinyvdb ----------------------------------------------------------------------------------
+# -- float32 -----------------------------------------------------------------------------------
 
-_TYPE = "Tree_float_5_4_3"
-
-
-def _empty_tree(background: float) -> bytes:
-    return struct.pack("<IfII", 1, background, 0, 0)  # buffers, background, tiles, children
+_TYPE, _VECTOR_TYPE = "Tree_float_5_4_3", "Tree_vec3s_5_4_3"
 
 
-def _tinyvdb_file(voxels: Voxels, classes: Mapping[str, str]) -> bytes:
-    import tinyvdb
-
-    grids = []
+def _refuse_what_tinyvdb_cannot_read(voxels: Voxels) -> None:
+    """Raise InputError for what could not be read again here."""
     for name, channel in voxels.channels.items():
-        if channel.components != 1 or channel.values.dtype != np.float32:
+        if channel.components != 1 or channel.values.dtype != FLOAT:
             raise InputError(
                 f'channel "{name}" is {channel.values.dtype} with {channel.components} components; '
-                f"the tinyvdb module writes scalar float32 grids only: convert it, or {INSTALL}"
+                f"the tinyvdb module knows scalar float32 grids only: convert it, or {INSTALL}"
             )
-        r, values = voxels.block_resolution, channel.values[:, 0]
-        background = np.float32(channel.background)
-        block, *local = np.nonzero(values != background)
-        coords = voxels.coords[block].astype(np.int64) * r + np.stack(local, axis=1)
-        tree = (0, _empty_tree(float(background)))
-        if block.size:
-            file = tinyvdb.from_bytes(_container(voxels, [(name, "unknown", tree)]))
-            file.read_grids()
-            cells = np.ascontiguousarray(coords, np.int32).tobytes()
-            file.replace_grid_from_sparse(0, cells, values[block, *local].tobytes(), name)
-            tree = _tree_of(
-                bytes(file.to_bytes(tinyvdb.COMPRESS_ZIP | tinyvdb.COMPRESS_ACTIVE_MASK))
-            )
-            # tinyvdb knows no background but 0, which stands after the number of buffers
-            tree = (tree[0], tree[1][:4] + struct.pack("<f", background) + tree[1][8:])
-        grids.append((name, classes[name], tree))
+
+
+def _float_file(voxels: Voxels, classes: Mapping[str, str]) -> list[bytes]:
+    """Return a file with grids of float32, scalars and vectors, in parts."""
+    grids = []
+    for name, channel in voxels.channels.items():
+        kind = _TYPE if channel.components == 1 else _VECTOR_TYPE
+        tree = tree_parts(voxels.coords, channel.values, channel.background)
+        grids.append((name, kind, classes[name], tree))
     return _container(voxels, grids)
 
 
-def _container(voxels: Voxels, grids: Sequence[tuple[str, str, tuple[int, bytes]]]) -> bytes:
-    """Return a VDB file around trees, each (compression flags, bytes), as tinyvdb lays it out."""
+def _container(
+    voxels: Voxels, grids: Sequence[tuple[str, str, str, Sequence[bytes]]]
+) -> list[bytes]:
+    """Return a VDB file around trees, each with its grid's name, type and class, in parts."""
     h, centre = voxels.voxel_size, (voxels.origin + 0.5 * voxels.voxel_size).tolist()
     derived = [h] * 6 + [1 / h] * 3 + [1 / h**2] * 3 + [0.5 / h] * 3
     transform = _text("UniformScaleTranslateMap") + struct.pack("<18d", *centre, *derived)
-    data = struct.pack("<qIIIb", 0x56444220, 224, 12, 0, 1)  # magic, file and library versions
-    data += b"00000000-0000-0000-0000-000000000000" + struct.pack("<Ii", 0, len(grids))
-    for name, kind, (compression, tree) in grids:
-        metadata = {"class": kind, "creator": "Loki", "name": name}
-        head = struct.pack("<II", compression, len(metadata))
+    start = struct.pack("<qIIIb", 0x56444220, 224, 12, 0, 1)  # magic, file and library versions
+    start += b"00000000-0000-0000-0000-000000000000" + struct.pack("<Ii", 0, len(grids))
+    parts, size = [start], len(start)
+    for name, kind, grid_class, tree in grids:
+        metadata = {"class": grid_class, "creator": "Loki", "name": name}
+        head = struct.pack("<II", ACTIVE_ONLY, len(metadata))
         head += b"".join(_text(k) + _text("string") + _text(v) for k, v in metadata.items())
         head += transform
-        data += _text(name) + _text(_TYPE) + _text("")
-        start = len(data) + 24
-        # the second offset, of the buffers, serves partial reading only; tinyvdb has no such place
-        data += struct.pack("<3q", start, start, start + len(head) + len(tree)) + head + tree
-    return data
-
-
-def _tree_of(data: bytes) -> tuple[int, bytes]:
-    """Return compression flags and tree of the one grid in a file of tinyvdb's."""
-    position = 8 + 12 + 1 + 36  # up to the file's metadata, of which tinyvdb writes none
-    if struct.unpack_from("<Ii", data, position) != (0, 1):
-        raise FormatError("tinyvdb wrote a file that is not laid out as expected: update Loki")
-    position += 8
-    for _ in range(3):  # name, type, instance parent
-        position += 4 + struct.unpack_from("<I", data, position)[0]
-    start, _, end = struct.unpack_from("<3q", data, position)
-    compression, entries = struct.unpack_from("<II", data, start)
-    kind = _text("UniformScaleTranslateMap")
-    if entries != 0 or data[start + 8 : start + 8 + len(kind)] != kind:
-        raise FormatError("tinyvdb wrote a grid that is not laid out as expected: update Loki")
-    return compression, data[start + 8 + len(kind) + 18 * 8 : end]
+        entry = _text(name) + _text(kind) + _text("")
+        first = size + len(entry) + 24
+        size = first + len(head) + sum(map(len, tree))
+        # the second offset, of the buffers, serves partial reading only
+        entry += struct.pack("<3q", first, first, size)
+        parts += [entry, head, *tree]
+    return parts
 
 
 def _text(text: str) -> bytes:
     data = text.encode()
     return struct.pack("<I", len(data)) + data
+
+
+# -- tinyvdb -----------------------------------------------------------------------------------
 
 
 def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[_Grid]:

@@ -69,3 +69,24 @@ def draw_elliptical_drop(figure: Figure, results: Results) -> bool:
     panel.set_aspect("equal")
     panel.legend(loc="upper right")
     return True
+
+
+def draw_drop_oscillation_flip(figure: Figure, results: Results) -> bool:
+    """Draw the stretch of drops over time, with the undamped oscillation of theory."""
+    drops = curves_of(results)
+    if not drops:
+        return False
+    dimensions = sorted({drop["dimension"] for drop in drops}, reverse=True)
+    panels = figure.subplots(1, len(dimensions), squeeze=False)[0]
+    for panel, dimension in zip(panels, dimensions):
+        shown = sorted((d for d in drops if d["dimension"] == dimension), key=size_of)
+        for drop, color in zip(shown, cycle(COLORS)):
+            label = f"R = {drop['n']} voxels"
+            panel.plot(drop["times"], 100.0 * drop["shapes"], ".-", color=color, label=label)
+        times, first = shown[0]["times"], 100.0 * shown[0]["shapes"][0]
+        panel.plot(times, first * np.cos(2.0 * np.pi * times), "k:", label="theory")
+        title = {3: "ball", 2: "cylinder"}[dimension]
+        panel.set(title=title, xlabel="time [periods]", ylabel="stretch [%]")
+        panel.legend(loc="upper right")
+    figure.suptitle("Drops of water that oscillate")
+    return True

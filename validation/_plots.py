@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 
 from loki_core.errors import LokiError
 
-from ._liquid_plots import draw_dam_break, draw_elliptical_drop, draw_sloshing
+from ._liquid_plots import (
+    draw_dam_break,
+    draw_drop_oscillation_flip,
+    draw_elliptical_drop,
+    draw_sloshing,
+)
 from ._plot_parts import (
     BLUE,
     COLORS,
@@ -438,6 +443,7 @@ PLOTS: dict[str, Callable[[Figure, Results], bool]] = {
     "cavity": _cavity,
     "dahl": _dahl,
     "dam_break": draw_dam_break,
+    "drop_oscillation_flip": draw_drop_oscillation_flip,
     "elliptical_drop": draw_elliptical_drop,
     "energy_retention": _energy_retention,
     "lcp_dam_break": _lcp_dam_break,

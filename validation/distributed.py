@@ -1,11 +1,12 @@
-"""Smoke and hair on 1, 2, 3 and 4 ranks: what their number changes, which should be nothing.
+"""Smoke, hair and liquid on 1, 2, 3 and 4 ranks: what their number changes, which is nothing.
 
 Two scenes of each at two sizes. Without a linear solve, advection along short and long traces,
-emission and forces give the same bits. With pressure solved to 1e-13 in double precision, and for
-strands, whose solves round otherwise in groups of eight than alone, differences are at most 1e-10 a
-step, while everything finds its rank anew after each of them. Mass, and the momentum of smoke, do
-not depend on the partition; what hair in wind exchanges is accounted for to round-off. The same run
-twice, with one thread and with two, is the same bit for bit.
+transfers between particles and grid, emission and forces give the same bits. With pressure solved
+to 1e-13 in double precision, and for strands, whose solves round otherwise in groups of eight than
+alone, differences are at most 1e-10 a step, while everything finds its rank anew after each of
+them. Mass, and the momentum of smoke and liquid, do not depend on the partition; what hair in wind
+exchanges is accounted for to round-off. The same run twice, with one thread and with two, is the
+same bit for bit.
 
 Strands are those of a soft fibre. A hair's own modulus is a hundred times that, and round-off of
 its solves is as much larger: 1e-11 of the positions, but 1e-9 of the velocities.
@@ -34,12 +35,15 @@ RANKS = (2, 3, 4)
 STEPS = 4
 GAS = tuple(("Gas", name) for name in ("velocity", "density", "temperature"))
 HAIR = tuple(("Hair", name) for name in ("position", "velocity", "edges.angle"))
+LIQUID = tuple(("Water", name) for name in ("id", "position", "velocity"))
 #: Channels of each scene that are compared, and whether they have to be the same bits.
 SCENES = {
     "carried": (GAS, True),
     "solved": (GAS, False),
     "strands": (HAIR, False),
     "hair in wind": ((*HAIR, ("Air", "velocity")), False),
+    "stirred": (LIQUID, True),
+    "dam break": (LIQUID, False),
 }
 Fields = dict[str, NDArray[Any]]
 
@@ -153,7 +157,9 @@ def _mpiexec() -> str:
 
 def build(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
     """Return a scene of this size, and its inputs."""
-    return (_plume if SCENES[scene][0] is GAS else _hair)(scene, size)
+    channels = SCENES[scene][0]
+    make = _plume if channels is GAS else _liquid if channels is LIQUID else _hair
+    return make(scene, size)
 
 
 def _plume(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
@@ -182,6 +188,31 @@ def _plume(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
         boundary_lower=("open", "wall", "open"),
     )
     return setup, {"burner": loki.Voxels.from_dense(density, (0.0, 0.0, 0.0), h)}
+
+
+def _liquid(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
+    """A column of water that falls: incompressible, or stirred and without any pressure."""
+    h = 1.0 / size
+    place = 0.5 * h * (np.indices((size, size, size)).reshape(3, -1).T + 0.5)
+    water = loki.Points(place)
+    behaviors: list[loki.Behavior] = [loki.GravityForce()]
+    if scene == "dam break":
+        behaviors.append(loki.PressureMaterial(tolerance=1e-13))
+    else:
+        x, y, z = (place - 0.25).T
+        water.set_channel("point", "velocity", np.stack((3.0 + 9.0 * y, -9.0 * x, 5.0 * z), axis=1))
+    setup = loki.SolverSetup(
+        "dam",
+        loki.HybridObject(name="Water", voxel_size=h, input="water"),
+        *behaviors,
+        precision="double",
+        substeps=2,
+        domain_lower=(0.0, 0.0, 0.0),
+        domain_upper=(2.0, 1.0, 1.0),
+        boundary_lower=("wall",) * 3,
+        boundary_upper=("wall",) * 3,
+    )
+    return setup, {"water": water}
 
 
 def _hair(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
@@ -254,6 +285,11 @@ def _sums_of(solver: loki.Solver, comm: Communicator) -> NDArray[np.float64]:
         mass = volume.local("density")
         momentum = np.moveaxis(mass * volume.local("velocity"), 1, 0).reshape(3, -1)
         columns = np.stack([mass.reshape(-1), *momentum], axis=1)
+        both = np.concatenate((columns, np.abs(columns)), axis=1)
+        return exact_sums(comm, both).reshape(2, 4).T
+    if "Water" in solver.objects:
+        velocity = solver.objects["Water"].data["particles"].local("velocity")
+        columns = np.concatenate((np.ones((len(velocity), 1)), velocity), axis=1)
         both = np.concatenate((columns, np.abs(columns)), axis=1)
         return exact_sums(comm, both).reshape(2, 4).T
     mass = solver.objects["Hair"].data["particles"].local("mass")

@@ -48,7 +48,9 @@ def _lines(found: dict[str, Any], *, verify: bool) -> Iterator[str]:
             yield from _stream_lines(stream, "    ")
     elif objects:
         yield f"  objects: {', '.join(objects)}"
-    yield from _conservation_table(found.get("statistics", {}).get("exchanges", {}))
+    statistics = found.get("statistics", {})
+    yield from _conservation_table(statistics.get("exchanges", {}))
+    yield from _volume_table(statistics.get("liquids", {}))
     for problem in found["problems"]:
         yield f"damaged: {problem}"
     if verify and not found["problems"]:
@@ -72,6 +74,16 @@ def _conservation_table(exchanges: dict[str, dict[str, Any]]) -> Iterator[str]:
         if one["heat"] is not None:
             energy += f", {one['heat']:.6g} J became heat"
         yield f"    energy: {energy}; mass: {one['mass']:g} kg"
+
+
+def _volume_table(liquids: dict[str, dict[str, float]]) -> Iterator[str]:
+    """Where the volume of liquids came from and went since the start, and what is there."""
+    from loki_core.objects.liquid_account import NAMES
+
+    for path, one in liquids.items():
+        yield f"  {path}: volume that came and went"
+        for name in (*NAMES, "volume", "missing"):
+            yield f"    {name:<22}{one[name]:>14.6g} m^3"
 
 
 def _vector_line(name: str, values: list[float] | None, unit: str) -> str:
@@ -106,7 +118,8 @@ def _short(key: str, value: Any) -> str:
     if key == "bytes":
         return f"{value:,}"
     if isinstance(value, dict):
-        value = {name: one for name, one in value.items() if name != "exchanges"}  # a table
+        tables = ("exchanges", "liquids")
+        value = {name: one for name, one in value.items() if name not in tables}
         return ", ".join(f"{name} {_short(name, one)}" for name, one in value.items())
     return str(value)
 

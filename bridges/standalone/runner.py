@@ -361,6 +361,9 @@ class Runner:
             exchanges = solver.exchanges()
             if exchanges:
                 statistics["exchanges"] = exchanges
+            accounts = solver.accounts()
+            if accounts:
+                statistics["liquids"] = accounts
             self._sink.write(frame, self._streams(solver), statistics)
         self.report.tell_warnings(solver)
         self.report.tell_frame(solver, counts, (self.first_frame, self.last_frame))

@@ -10,19 +10,22 @@ form of Batty, Bertails & Bridson (2007), a symmetric positive definite system:
 What couples: implicit drag makes faces less mobile, m = mass / (mass + dt D) (Stomakhin et al.
 2020); solids in the pores of the gas take a share of every face, with their own velocity and
 mobility; solids add their compliance to the diagonal (channel "compliance"), and sources their
-divergence d. A closed box of gas has a constant that no equation sees: it is removed, together with
-the net flux that no incompressible gas could take.
+divergence d. Pockets of air and bodies that the fluid moves have a few unknowns of their own
+(`pressure_border.py`). A closed box of gas has a constant that no equation sees: it is removed,
+together with the net flux that no incompressible gas could take.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access
+from loki_core.constraints.pressure_border import PressureBorder
+from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.mac_grid import (
     FLUID,
     count_pressure_entries,
@@ -47,9 +50,14 @@ from loki_core.pipeline.task import Step, task
 Array = NDArray[Any]
 
 LCP_TOLERANCE = 0.1  # of that of a linear solve: here it is a largest error, there their norm
+LEAST_LCP_TOLERANCE = 1.0e-13  # that can be reached
 LCP_ITERATIONS = 10  # for each of a linear solve, that a solve with walls that let go may take
 #: How much more of an excess of volume may stay than of a divergence: the next step corrects it.
 SPREAD_TOLERANCE = 1.0e3
+
+#: Solves that go before the last where solids cut faces and no pressure of a step before is known.
+CUT_FACE_PASSES = 2
+CUT_FACE_TOLERANCE = 100.0  # of those, over that of the solve which follows
 
 
 class PressureMaterial(Behavior, kind="constraint", exclusive=True):
@@ -66,6 +74,11 @@ class PressureMaterial(Behavior, kind="constraint", exclusive=True):
         choices=("auto", "hold", "let_go"),
         doc="Whether walls and solids may pull: hold, or let go of the fluid; auto lets liquids "
         "without viscosity go.",
+    )
+    air: str = parameter(
+        "free",
+        choices=("free", "trapped"),
+        doc="What air does that liquid encloses: nothing, or it keeps its volume.",
     )
     solver: str = parameter(
         "auto", choices=NAMES_FOR_FLUIDS, doc="Linear solver; auto suits the system."
@@ -90,7 +103,9 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._frame: int | None = None
         self.report: SolveReport | None = None
         self._pushed = 0.0  # part of the step for which the pressure has acted already
+        self._moved_with: Array | None = None  # mobility of the last projection
         self._pushing: Array | None = None  # that pressure, where Newton iterations change it
+        self._border: PressureBorder | None = None  # of the last projection
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
@@ -105,6 +120,7 @@ class PressureAction(Action, behavior=PressureMaterial):
     )
     def solve(self, access: Access, step: Step) -> None:
         """Make the velocity free of divergence."""
+        self.target.forces_have_acted()
         volume, scale = self.target.volume, self._pressure_scale(step.dt)
         pressure, kind = volume.local("pressure").reshape(-1), volume.local("kind").reshape(-1)
         before = pressure if self._pushing is None else self._pushing.reshape(-1)
@@ -118,6 +134,16 @@ class PressureAction(Action, behavior=PressureMaterial):
         assert self.report is not None
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Bodies that the pressure moves have their velocity on faces."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "solve" and "solid_velocity" in self.target.volume.channels:
+            writes = (*declaration.writes, "volume.solid_velocity")
+            declaration = replace(declaration, writes=writes)
+        return stage, declaration
 
     def restore(self, state: dict[str, Any]) -> None:
         """Keep nothing of the state that was left."""
@@ -145,8 +171,35 @@ class PressureAction(Action, behavior=PressureMaterial):
         if target.is_liquid:  # which was elsewhere when it had this pressure
             q[volume.local("kind") != FLUID] = 0.0
             mobility = self._mobility(dt)
+        if self._has_cut_faces:
+            self._correct_cut_faces(q.reshape(-1), mobility)
         self._subtract_gradient(q.reshape(-1), mobility)
         self._pushed += 0.5
+
+    def project_first(self, dt: float) -> None:
+        """Find the pressure before other stress acts; `solve` then finds what changes. Collective.
+
+        It stands in the place of `push`, where the last step's pressure says too little.
+        """
+        volume, scale = self.target.volume, self._pressure_scale(dt)
+        pressure, kind = volume.local("pressure").reshape(-1), volume.local("kind").reshape(-1)
+        q = np.empty(len(pressure))
+        guess_pressure(pressure, kind, 1.0 / scale, q)
+        self.project(dt, q)
+        total_pressure(q, scale, pressure, 0.0, kind, pressure)
+        volume.mark_written("pressure")
+        self._pushed, self._pushing = 1.0, None
+
+    def start(self, dt: float) -> None:
+        """Do that in the very first step of a liquid, which has no pressure yet. Collective.
+
+        Its weight alone then moves nothing along walls that hold it.
+        """
+        pressure = self.target.volume.local("pressure")
+        if not self.target.keeps_start and not self.target.volume.domain.comm.any(
+            bool(pressure.any())
+        ):
+            self.project_first(dt)
 
     def _pressure_scale(self, dt: float) -> float:
         """What makes a pressure [Pa] of q [m/s]."""
@@ -154,58 +207,155 @@ class PressureAction(Action, behavior=PressureMaterial):
 
     def project(self, dt: float, guess: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Correct the target's velocity for a step dt [s]; returns q [m/s]. Collective."""
-        volume = self.target.volume
         self.target.volume.refresh("velocity", "kind", "open_fraction")
         mobility = self._mobility(dt)
+        self._moved_with = mobility
         self._assemble(dt, self._shared(mobility))
-        rhs = self._divergence(dt)
+        rhs = self._flux_into(None, None)
         q = np.zeros_like(rhs) if guess is None else guess
-        tolerance = float(self.settings.tolerance)
-        self.report = self._solve.solve(
-            rhs,
-            q,
-            tol=attainable(self._solve.system, rhs, volume.local("velocity"), tolerance),
-            max_iterations=int(self.settings.max_iterations),
-        )
-        if self._lets_go():
-            self._let_go(rhs, q)
+        if self._has_cut_faces:
+            rhs = self._meet_cut_faces(rhs, q, mobility)
+        least = self._solve_all(rhs, q, mobility)
+        self.report = self._solve.report
         self._subtract_gradient(q, mobility)
+        q -= least
+        if self._border is not None:
+            self._border.move_bodies()
         self.target.let_ambient_faces_flow()
         return q
 
-    def _lets_go(self) -> bool:
-        """Whether walls and solids only push: a liquid falls off them."""
-        wanted = str(self.settings.walls)
-        return wanted == "let_go" or (wanted == "auto" and bool(self.target.falls_off_walls))
+    @property
+    def _has_cut_faces(self) -> bool:
+        """Whether solids cut faces, on any rank, and these are to be corrected.
 
-    def _let_go(self, rhs: NDArray[np.float64], q: NDArray[np.float64]) -> None:
-        """Take back what walls pull: a cell beside one has a pressure, or grows. Collective."""
-        volume = self.target.volume
-        bounded = np.empty(len(q), bool)
-        find_wall_cells(
-            volume.with_ghosts("kind"), volume.with_ghosts("open_fraction"),
-            volume.buckets.neighbours, bounded,
-        )  # fmt: skip
-        tolerance = float(self.settings.tolerance)
-        if self._solve.let_go(
-            rhs, q, bounded, tol=LCP_TOLERANCE * tolerance,
+        They are not where more than the cells couples to the pressure: what they are corrected by
+        is not known before all is.
+        """
+        if not self.target.colliders or self._may_have_border:
+            return False
+        return bool(self.target.cut_faces.exist)
+
+    def _meet_cut_faces(
+        self, rhs: NDArray[np.float64], q: NDArray[np.float64], mobility: Array | None
+    ) -> NDArray[np.float64]:
+        """Correct cut faces for where their open parts are; returns the new right-hand side.
+
+        The matrix, which is symmetric, takes the gradient of q in the middle of a face. What flows
+        through the open part of a cut face follows the gradient in the middle of that part
+        (Johansen & Colella 1998), so the difference of the two, of the q that is known so far, is
+        taken off u*: a deferred correction, of which a solve leaves a third. Collective.
+        """
+        volume, cut = self.target.volume, self.target.cut_faces
+        flat = volume.local("velocity").reshape(-1)
+        before = flat[cut.face]
+        passes = 0 if volume.domain.comm.any(bool(np.any(q))) else CUT_FACE_PASSES
+        for n in range(passes + 1):
+            if n > 0:
+                tolerance = min(0.1, CUT_FACE_TOLERANCE * float(self.settings.tolerance))
+                self._solve.solve(
+                    rhs, q, tol=tolerance, max_iterations=int(self.settings.max_iterations)
+                )
+            flat[cut.face] = before
+            pushes = np.where(self._wall_cells() & (q < 0.0), 0.0, q) if self.lets_go else q
+            self._correct_cut_faces(pushes, mobility)
+            volume.refresh("velocity")
+            rhs = self._flux_into(None, None)
+        return rhs
+
+    def _correct_cut_faces(self, q: Array, mobility: Array | None) -> None:
+        """Give cut faces what the gradient of q differs by in their open parts. Collective."""
+        volume, cut = self.target.volume, self.target.cut_faces
+        with volume.scratch(
+            "push", components=3, resolution=self.target.resolution, location="face"
+        ) as push:
+            push.values[:] = 0.0
+            self._subtract_gradient(q, mobility, push.name)
+            volume.refresh(push.name)
+            flat = volume.local("velocity").reshape(-1)
+            flat[cut.face] += cut.change(push.values).astype(flat.dtype)
+        volume.mark_written("velocity")
+
+    @property
+    def _traps_air(self) -> bool:
+        return bool(self.target.is_liquid and self.settings.air == "trapped")
+
+    @property
+    def _may_have_border(self) -> bool:
+        """Whether more than the cells may couple to the pressure."""
+        return self._traps_air or bool(self.target.bodies)
+
+    def _find_border(self, mobility: Array | None) -> PressureBorder | None:
+        """What couples to the pressure through a few unknowns, or None. Collective."""
+        if not self._may_have_border:
+            return None
+        border = PressureBorder(self.target, mobility, self._flux_into, traps_air=self._traps_air)
+        return None if border.is_empty else border
+
+    @property
+    def lets_go(self) -> bool:
+        """Whether walls and solids only push, so that the fluid falls off them."""
+        if self.settings.walls == "auto":  # what holds a liquid is its viscosity
+            return bool(self.target.is_liquid and not self.target.viscous)
+        return bool(self.settings.walls == "let_go")
+
+    def _solve_all(self, rhs: Array, q: Array, mobility: Array | None) -> float:
+        """Solve for the pressure and all that couples to it; returns the least q. Collective."""
+        asked, most = float(self.settings.tolerance), int(self.settings.max_iterations)
+        border = self._border = self._find_border(mobility)
+        if border is None and self.lets_go:
+            self._let_go(rhs, q)
+            return 0.0
+        self._solve.solve(rhs, q, tol=self._attainable(rhs), max_iterations=most)
+        if border is None:
+            return 0.0
+        border.complete(self._solve, rhs, q, tol=asked, max_iterations=most)
+        least = 0.0
+        if self.lets_go:
+            least = border.complete_bounded(rhs, q, self._let_go, tol=asked)
+        border.fill_pockets(q)
+        return least
+
+    def _attainable(self, rhs: Array) -> float:
+        """Tolerance that the right-hand side allows. Collective."""
+        velocity = self.target.volume.local("velocity")
+        return attainable(self._solve.system, rhs, velocity, float(self.settings.tolerance))
+
+    def _let_go(self, rhs: NDArray[np.float64], q: NDArray[np.float64], least: float = 0.0) -> None:
+        """Solve so that walls only push: a cell beside one has a pressure, or grows. Collective.
+
+        Args:
+            least: q of the air that comes in where a wall lets go.
+        """
+        volume, bounded = self.target.volume, self._wall_cells()
+        asked = float(self.settings.tolerance)
+        if self._solve.solve_bounded(
+            rhs, q, bounded, least=least, tol=self._attainable(rhs),
+            bound_tol=max(LCP_TOLERANCE * asked, LEAST_LCP_TOLERANCE),
             max_iterations=LCP_ITERATIONS * int(self.settings.max_iterations),
         ):  # fmt: skip
             # A pressure that is no more than the solver's error is none: there walls let go.
             speed = volume.domain.comm.maximum(
                 float(np.abs(volume.local("velocity")).max(initial=0.0))
             )
-            q[bounded & (q < tolerance * speed)] = 0.0
-        self.report = self._solve.report
+            q[bounded & (q - least < asked * speed)] = least
 
-    def spread(self, excess: NDArray[np.float64], name: str, dt: float) -> None:
+    def _wall_cells(self) -> NDArray[np.bool_]:
+        """Cells beside walls and solids, flat over local voxels."""
+        volume = self.target.volume
+        bounded = np.empty(volume.local("kind").size, bool)
+        find_wall_cells(
+            volume.with_ghosts("kind"), volume.with_ghosts("open_fraction"),
+            volume.buckets.neighbours, bounded,
+        )  # fmt: skip
+        return bounded
+
+    def spread(self, excess: NDArray[np.float64], name: str) -> SolveReport:
         """Fill a face channel with the displacement [m] that takes an excess of volume away.
 
         It is the potential one whose flux out of every cell is its excess [part of the cell], found
-        with the matrix of the last projection. Collective.
+        with the matrix and the mobility of the last projection. Collective.
         """
-        target, volume = self.target, self.target.volume
-        rhs = float(target.voxel_size) * excess
+        rhs = float(self.target.voxel_size) * excess
         q = np.zeros_like(rhs)
         report = self._solve.solve(
             rhs,
@@ -213,10 +363,10 @@ class PressureAction(Action, behavior=PressureMaterial):
             tol=min(0.1, SPREAD_TOLERANCE * float(self.settings.tolerance)),
             max_iterations=int(self.settings.max_iterations),
         )
-        self.iterations += report.iterations
-        mobility = self._mobility(dt)
-        self._subtract_gradient(q, mobility, name)
-        volume.mark_written(name)
+        if self._border is not None:
+            self._border.complete_displacement(rhs, q)
+        self._subtract_gradient(q, self._moved_with, name)
+        return report
 
     def gradient_push(self, dt: float) -> Array:
         """Velocity that the present pressure gives free gas in a time dt [m/s], faces with ghosts.
@@ -341,32 +491,44 @@ class PressureAction(Action, behavior=PressureMaterial):
         kind = self.target.volume.local("kind")
         return not self.target.volume.domain.comm.any(bool(np.any(kind > FLUID)))
 
-    def _divergence(self, dt: float) -> NDArray[np.float64]:
-        """Right-hand side, flat over local voxels."""
+    def _flux_into(self, kind: Array | None, solid: Array | None) -> NDArray[np.float64]:
+        """Minus the flux out of cells that are FLUID by kind, flat over local voxels. Collective.
+
+        Args:
+            kind: With ghosts; None is that of the target.
+            solid: Velocity of solids on faces with ghosts, which alone counts then; None is all.
+        """
         target, volume = self.target, self.target.volume
         buckets = volume.buckets
-        surroundings = target.surroundings()
         flow = volume.with_ghosts("velocity")
-        if "solid_share" in volume.channels:  # what fills the pores flows too
+        if solid is not None:
+            flow = np.zeros_like(flow)
+        elif "solid_share" in volume.channels:  # what fills the pores flows too
             volume.refresh("solid_share", "solid_flux")
             flow = (1.0 - volume.with_ghosts("solid_share")) * flow
             flow += volume.with_ghosts("solid_flux")
         velocity = flow.reshape(-1)
-        solids = "solid_velocity" in volume.channels
-        if solids:
-            self.target.volume.refresh("solid_velocity")
-        source = volume.channels.get("divergence")
+        normal = np.zeros(6)
+        solids, source = solid is not None, None
+        if solid is None:
+            around = target.surroundings()
+            normal = np.array([around.velocity[side, side // 2] for side in range(6)])
+            source = volume.channels.get("divergence")
+            solids = "solid_velocity" in volume.channels
+            if solids:
+                volume.refresh("solid_velocity")
+                solid = volume.with_ghosts("solid_velocity")
+        kind = volume.with_ghosts("kind") if kind is None else kind
         r = target.resolution
         rhs = np.empty(buckets.local_count * r**3)
-        normal = np.array([surroundings.velocity[side, side // 2] for side in range(6)])
         negative_divergence(
             velocity,
-            volume.with_ghosts("solid_velocity").reshape(-1) if solids else velocity,
+            velocity if solid is None else solid.reshape(-1),
             int(solids),
             volume.with_ghosts("open_fraction").reshape(-1),
             normal,
             buckets.neighbours,
-            volume.with_ghosts("kind").reshape(-1),
+            kind.reshape(-1),
             velocity if source is None else source.values.reshape(-1),
             int(source is not None),
             target.voxel_size,

@@ -1,24 +1,27 @@
-"""Viscosity Material: the full viscous stress of a volume's gas, implicit in time.
+"""Viscosity Material: the full viscous stress of a fluid, implicit in time.
 
     rho (u - u*) / dt = div [ mu (grad u + grad u^T) ]
 
 in the variational form of Batty & Bridson (2008); kernels/viscous_stress.py has the equations. The
-system is symmetric positive definite at any viscosity and any step. Walls and solids hold the gas
+system is symmetric positive definite at any viscosity and any step. Walls and solids hold the fluid
 (no-slip) while this Behavior acts on it, unless they say that they slip.
+
+The viscosity of a liquid may be a channel of its particles, "viscosity", that an input brings or a
+Particle Expression writes; cells and edges have the mean of the particles around. Its surface,
+which no stress crosses, lies where the filled part of the cells says (objects/liquid_parts.py).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access
-from loki_core.kernels.mac_grid import AMBIENT
+from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.viscous_stress import (
-    MISSING,
     count_viscous_entries,
     fill_viscous_matrix,
     fill_viscous_rhs,
@@ -26,6 +29,7 @@ from loki_core.kernels.viscous_stress import (
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
 from loki_core.linear_solvers.system import SolveReport
+from loki_core.objects.liquid_parts import cell_parts, face_masses
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -34,13 +38,22 @@ Array = NDArray[Any]
 
 #: Up to this K = dt mu / (rho h^2) the diagonal is a good preconditioner.
 EASY = 4.0
+#: The same where every step has a new matrix, so that coarse levels have to earn their making.
+EASY_IN_LIQUIDS = 1.0e3
+CHANNEL = "viscosity"
 
 
 class ViscosityMaterial(Behavior, kind="constraint", exclusive=True):
-    """Give the gas of every Volume in the Group a viscosity."""
+    """Give every gas and liquid in the Group a viscosity."""
 
     viscosity: float = parameter(
-        1.81e-5, unit="Pa*s", minimum=0.0, doc="Dynamic viscosity; the default is air at 20 degC."
+        1.81e-5,
+        unit="Pa*s",
+        minimum=0.0,
+        varies="vertex",
+        channel=CHANNEL,
+        doc="Dynamic viscosity; the default is air at 20 degC, honey has 10. Particles of a liquid "
+        "may have their own.",
     )
     tolerance: float = parameter(
         1.0e-6, minimum=1.0e-14, maximum=0.5, doc="Residual that is left, of the velocities."
@@ -65,6 +78,8 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.viscous = True
+        if target.is_liquid:
+            target.need_viscosity()
         self._solve = FluidSolve()
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
@@ -73,6 +88,13 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def acts_on(cls, item: Any) -> bool:
         """Viscosity acts on whatever has velocities on faces."""
         return "volume" in item.data and "open_fraction" in item.data["volume"].channels
+
+    def update(self, settings: Behavior, time: float) -> None:
+        """Take the values of the current time; new particles have this viscosity."""
+        super().update(settings, time)
+        for name in self._painted():
+            new = 1.0 if name.endswith("_scale") else float(self.settings.viscosity)
+            self.target.particles.channels[name].default = new
 
     @task(
         Stage.SOLVE_VISCOSITY,
@@ -83,16 +105,49 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     )
     def solve(self, access: Access, step: Step) -> None:
         """Let viscous stress act on the velocity."""
+        if not self.target.is_liquid:
+            self._solve_stress(step)
+            return
+        if self.target.projector is not None:
+            self.target.projector.start(step.dt)
+        # Faces in air that particles reach have felt Forces, but not the pressure.
+        self.target.grid.extend_velocity(layers=2)
+        self.target.hold_known_faces()
+        self.target.volume.refresh("velocity", corners=True)
+        self._solve_stress(step)
+        self.target.volume.local("viscous_velocity")[:] = self.target.volume.local("velocity")
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add what a liquid has."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if not self.target.is_liquid:
+            return stage, declaration
+        reads = (f"volume.{name}" for name in ("face_weight", "filled", "room"))
+        changed = ("former_velocity", "viscous_velocity", "pressure")
+        writes = (f"volume.{name}" for name in changed)
+        return stage, replace(
+            declaration,
+            reads=(*declaration.reads, *reads, "particles.position"),
+            writes=(*declaration.writes, *writes),
+        )
+
+    def _solve_stress(self, step: Step) -> None:
         target, volume = self.target, self.target.volume
-        density = float(target.settings.density)
-        kappa = step.dt * float(self.settings.viscosity) / (density * target.voxel_size**2)
+        viscosity, carried = self._viscosity()
+        kappa = step.dt * viscosity / (float(target.settings.density) * target.voxel_size**2)
         if kappa == 0.0:
             return
         surroundings = target.surroundings()
+        velocity, fraction = volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
+        mass, parts = fraction, fraction[:1]
+        if target.is_liquid:
+            mass, parts = face_masses(target), cell_parts(target, carried)
         geometry = (
-            volume.with_ghosts("velocity"),
-            volume.with_ghosts("open_fraction"),
-            self._kinds(),
+            velocity,
+            fraction,
+            volume.with_ghosts("kind"),
             volume.buckets.coords,
             volume.buckets.neighbours,
             surroundings.lower,
@@ -100,16 +155,21 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             np.array(surroundings.kinds),
             surroundings.velocity,
             int(all(collider.slip == "slip" for collider in target.colliders)),
+            mass,
+            parts,
+            int(target.is_liquid),
             kappa,
         )
-        drag = self._drag(step.dt)
-        self._assemble(geometry, kappa, drag)
+        inertia = self._inertia(mass, step.dt)
+        self._assemble(geometry, kappa, inertia)
         velocity = volume.local("velocity")
         x = velocity.astype(np.float64).reshape(-1)
         rhs = np.where(self._unknown, x, 0.0)
+        if target.is_liquid:
+            rhs *= mass[: len(velocity)].reshape(-1)
         fill_viscous_rhs(*geometry, self._bordering, rhs)
-        if drag is not None:
-            rhs += np.where(self._unknown, drag * x, 0.0)
+        if inertia is not None:
+            rhs += np.where(self._unknown, inertia * x, 0.0)
         self.report = self._solve.solve(
             rhs,
             x,
@@ -121,30 +181,42 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
 
-    def _kinds(self) -> Array:
-        """Kinds of cells with ghosts; around a liquid there is nothing that could hold it."""
-        kind: Array = self.target.volume.with_ghosts("kind")
-        if not self.target.is_liquid:
-            return kind
-        kinds: Array = np.where(kind == AMBIENT, np.uint8(MISSING), kind)
-        return kinds
+    def _painted(self) -> tuple[str, ...]:
+        """Channels of the particles that say their viscosity."""
+        painted: tuple[str, ...] = self.target.overriding_channels(self.behavior)
+        return painted
 
-    def _drag(self, dt: float) -> Array | None:
-        """Drag of solids on faces, dt D / m, by which u* is held; None without any.
+    def _viscosity(self) -> tuple[float, Array | None]:
+        """Largest viscosity [Pa s], and each particle's part of it, or None. Collective."""
+        target = self.target
+        if not target.is_liquid:
+            return float(self.settings.viscosity), None
+        values, step = self.resolve("viscosity", target.particles.dtype)
+        if step == 0:
+            return float(values[0]), None
+        comm = target.scope.domain.comm
+        largest = comm.maximum(float(values.max(initial=0.0)))
+        return largest, values / (largest or 1.0)
 
-        u* has felt the drag already, so the step is (1 + dt D / m) (u - u*) = viscous change.
+    def _inertia(self, mass: Array, dt: float) -> Array | None:
+        """What drag of solids adds to the mass of faces, m dt D / m_full; None without any.
+
+        u* has felt the drag already: the step is m (1 + dt D / m_full) (u - u*) = viscous change.
         """
         mobility = self.target.mobility_under_drag(dt)
         if mobility is None:
             return None
         held: Array = 1.0 / mobility.reshape(-1).astype(np.float64) - 1.0
+        if self.target.is_liquid:
+            held *= mass[: len(mobility)].reshape(-1)
         return held
 
-    def _assemble(self, geometry: tuple[Any, ...], kappa: float, drag: Array | None) -> None:
+    def _assemble(self, geometry: tuple[Any, ...], kappa: float, inertia: Array | None) -> None:
         """Build the matrix where the geometry, the step or the drag changed since the last one."""
         target, volume = self.target, self.target.volume
         pattern = (target.geometry_version, volume.layout_version)
-        if (pattern, kappa) == self._matrix_version and drag is None:
+        is_new = inertia is not None or target.is_liquid
+        if (pattern, kappa) == self._matrix_version and not is_new:
             return
         self._matrix_version = (pattern, kappa)
 
@@ -156,11 +228,11 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
 
         def fill(starts: Array, columns: Array, data: Array) -> None:
             fill_viscous_matrix(*geometry, starts, columns, data)
-            if drag is not None:  # the first entry of a row is the diagonal's
-                data[starts[:-1][self._unknown]] += drag[self._unknown]
+            if inertia is not None:  # the first entry of a row is the diagonal's
+                data[starts[:-1][self._unknown]] += inertia[self._unknown]
 
         system = voxel_system(volume, counts, fill, resolution=target.resolution, components=3)
         solver = str(self.settings.solver)
-        if solver == "auto" and kappa <= EASY:
+        if solver == "auto" and kappa <= (EASY_IN_LIQUIDS if target.is_liquid else EASY):
             solver = "conjugate_gradient"
         self._solve.prepare(system, solver)

@@ -223,7 +223,7 @@ def check_values(values: Array, shape: tuple[int, ...], *, label: str, unit: str
         raise InputError(f"{label} has {found} numbers an element; expected {expected}")
     if values.dtype.kind != "f":
         return
-    bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
+    bad = ~np.isfinite(values).reshape(len(values), math.prod(shape)).all(axis=1)
     if bad.any():
         row = int(np.argmax(bad))
         raise InputError(

@@ -454,8 +454,13 @@ class ParticleSystem:
 
     def state(self) -> dict[str, Any]:
         """Everything that a restart needs, as plain arrays: this rank's part."""
+        kept = self.kept()
+        whole = isinstance(kept, slice)
         return {
-            "channels": {name: self.local(name)[self.kept()].copy() for name in self.channels},
+            "channels": {
+                name: self.local(name).copy() if whole else self.local(name)[kept]
+                for name in self.channels
+            },
             "next_id": self.next_id,
         }
 

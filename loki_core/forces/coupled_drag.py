@@ -14,6 +14,10 @@ h diag(K') W (u^{k+1} - u^k), they get after the last iteration: both sides have
 to round-off. The account of it measures either side by itself, the fluid's on the faces: so its
 residual is a true one, as small as the precision in which faces are stored.
 
+Of a liquid, points meet the faces beside its cells alone: W has the weights among those, and K is
+that of the part of a point that is there. A liquid's own points are its particles that the air
+meets (`objects/liquid_spray.py`).
+
 With one coefficient for all this is backward Euler of both together, whose slip falls by the
 factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
 """
@@ -39,6 +43,7 @@ from loki_core.pipeline.task import Step, Task, Weights, task
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
+AIR, WATER = 1.81e-5, 1.0e-3  # viscosity [Pa s] at 20 degC
 LAWS = ("linear", "quadratic", "reynolds")
 DIRECTIONS = ("two_way", "fluid_to_solids", "solids_to_fluid", "off")
 
@@ -67,8 +72,11 @@ class CoupledDragForce(Behavior, kind="force"):
         varies="vertex",
         doc="Friction coefficient of the quadratic law along a filament.",
     )
-    viscosity: float = parameter(
-        1.81e-5, unit="Pa*s", minimum=1.0e-12, doc="Of the fluid, for the law; the default is air."
+    viscosity: float | None = parameter(
+        None,
+        unit="Pa*s",
+        minimum=1.0e-12,
+        doc="Of the fluid, for the law; none takes that of air for a gas, of water for a liquid.",
     )
 
     def create(self, scope: Scope) -> list[Any]:
@@ -76,8 +84,9 @@ class CoupledDragForce(Behavior, kind="force"):
         if self.direction == "off":
             return []
         fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
-        solids = [item for item in scope.objects if "particles" in item.data]
-        return [CoupledDragAction(self, solid, fluid) for solid in solids for fluid in fluids]
+        pairs = [(item.points_in(fluid), fluid) for item in scope.objects for fluid in fluids]
+        met = [(points, fluid) for points, fluid in pairs if points is not None]
+        return [CoupledDragAction(self, points, fluid) for points, fluid in met]
 
 
 class CoupledDragAction(Action):
@@ -107,6 +116,11 @@ class CoupledDragAction(Action):
     @property
     def drags_fluid(self) -> bool:
         return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    @property
+    def place(self) -> str:
+        """Which points in which fluid."""
+        return f"{self.target.path} in {self.fluid.path}"
 
     def weights(self) -> Weights:
         """Most of the work is with points in the Buckets of the fluid."""
@@ -145,8 +159,10 @@ class CoupledDragAction(Action):
         self.boundary.refresh(step)
         volume = self.fluid.volume
         volume.refresh("velocity", corners=True)
-        self.flow, self.stored = self.boundary.gather_stored(
-            volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
+        self.faces = self.fluid.met_faces()
+        self.boundary.immerse(None if self.faces is None else self.faces.wet)
+        self.flow, self.stored = self.boundary.gather_flow(
+            volume.with_ghosts("velocity"), self.fluid.ambient_velocity
         )
         velocity = self._local("velocity")
         filaments = self.target.filaments()
@@ -164,8 +180,11 @@ class CoupledDragAction(Action):
         drag_coefficients(
             velocity, self.flow, self._local("radius"), self.tangent, length, self.is_filament,
             law, normal, n_step, tangential, t_step, float(self.fluid.settings.density),
-            float(self.settings.viscosity), self.coefficient,
+            self._viscosity(), self.coefficient,
         )  # fmt: skip
+        for shares in (self.target.drag_shares(), self._immersed()):
+            if shares is not None:
+                self.coefficient *= shares[:, None]
         if self.drags_solids:
             force, jacobian = access["particles.force"], access["particles.jacobian"]
             drag_points(
@@ -196,11 +215,14 @@ class CoupledDragAction(Action):
         """Add pull and grip to the faces; keep what this coupling did, for the account."""
         force, drag = access["volume.force"], access["volume.drag"]
         own_force, own_drag = np.zeros(force.shape, force.dtype), np.zeros(drag.shape, drag.dtype)
-        self.boundary.splat((pull, own_force), (self.grip, own_drag))
+        self.boundary.splat_reaction((pull, own_force), (self.grip, own_drag))
         self._near = near = self.boundary.near_rows()
         self._on_faces = own_force[near], own_drag[near], access["volume.velocity"][near]
-        force[near] += self._on_faces[0]
-        drag[near] += self._on_faces[1]
+        scale: Any = 1.0  # the fluid takes what comes to a face for that of a whole one
+        if self.faces is not None:
+            scale = 1.0 / np.where(own_drag[near] > 0.0, self.faces.fill[near], 1.0)
+        force[near] += scale * self._on_faces[0]
+        drag[near] += scale * self._on_faces[1]
 
     @task(
         Stage.GRID_TO_PARTICLES,
@@ -211,8 +233,8 @@ class CoupledDragAction(Action):
         """Give the points what the fluid received beyond what they have; account for it all."""
         if self.drags_fluid:
             self.fluid.volume.refresh("velocity", corners=True)
-            flow = self.boundary.gather(
-                self.fluid.volume.with_ghosts("velocity"), self.fluid.settings.ambient_velocity
+            flow, _ = self.boundary.gather_flow(
+                self.fluid.volume.with_ghosts("velocity"), self.fluid.ambient_velocity
             )
             missing = step.dt * self.grip * (flow - self.flow)
             if self.drags_solids:
@@ -223,6 +245,15 @@ class CoupledDragAction(Action):
         self._account(step)
 
     # -- details ---------------------------------------------------------------------------
+
+    def _viscosity(self) -> float:
+        given = self.settings.viscosity
+        return float((WATER if self.fluid.is_liquid else AIR) if given is None else given)
+
+    def _immersed(self) -> Float | None:
+        """Part of each point that is in the fluid, shape [n]; None for all of it."""
+        wet = self.boundary.wet
+        return None if wet is None else np.min(wet, axis=1, initial=1.0)
 
     def _local(self, name: str) -> Float:
         values = self.target.data["particles"].local(name)

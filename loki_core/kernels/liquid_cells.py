@@ -66,16 +66,18 @@ def measure_space(fraction, space, coords, neighbours, lower, upper, out):
 @device
 def measure_bucket(b, fraction, space, coords, neighbours, lower, upper, out):
     r = out.shape[2]
+    if is_whole(b, fraction, space, coords, neighbours, lower, upper):
+        out[b] = 1.0
+        return
     for i in range(r):
         for j in range(r):
             for k in range(r):
                 total, count = 0.0, 0
                 place = (coords[b, 0] * r + i, coords[b, 1] * r + j, coords[b, 2] * r + k)
                 for a in range(3):
+                    below, _, _, _ = beside(neighbours, b, r, a, -1, i, j, k)
                     other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
-                    if place[a] - 0.5 > lower[a] and not is_border(
-                        neighbours, b, a, -1, i, j, k, r
-                    ):
+                    if below >= 0 and place[a] - 0.5 > lower[a]:
                         total += fraction[b, a, i, j, k]
                         count += 1
                     if other >= 0 and place[a] + 1.5 < upper[a]:
@@ -86,10 +88,30 @@ def measure_bucket(b, fraction, space, coords, neighbours, lower, upper, out):
 
 
 @device
-def is_border(neighbours, b, axis, step, i, j, k, r):
-    """Whether nothing is stored beyond a cell along an axis."""
-    other, _, _, _ = beside(neighbours, b, r, axis, step, i, j, k)
-    return other < 0
+def is_whole(b, fraction, space, coords, neighbours, lower, upper):
+    """Whether a Bucket is far from the sides of the box, and all its faces are open."""
+    r = space.shape[2]
+    for a in range(3):
+        if coords[b, a] * r - 1.0 < lower[a] or coords[b, a] * r + r + 1.0 > upper[a]:
+            return False
+    if not all_are(space[b].reshape(-1), FLUID):
+        return False
+    one = fraction.dtype.type(1.0)
+    if not all_are(fraction[b].reshape(-1), one):
+        return False
+    for step in (9, 3, 1):
+        other = np.int64(neighbours[b, 13 + step])
+        if other < 0 or not all_are(fraction[other].reshape(-1), one):
+            return False
+    return True
+
+
+@device
+def all_are(values, wanted):
+    same = True
+    for n in range(values.shape[0]):
+        same &= values[n] == wanted
+    return same
 
 
 @parallel_kernel
@@ -105,34 +127,57 @@ def measure_room(open_part, coords, neighbours, lower, upper, sides, out):
 @device
 def room_of_bucket(b, open_part, coords, neighbours, lower, upper, sides, out):
     r = out.shape[2]
+    if is_open_around(b, open_part, coords, neighbours, lower, upper):  # most are far from walls
+        out[b] = 1.0
+        return
+    n = r + 2
+    part = np.empty((n, n, n), out.dtype)
+    for i in range(n):
+        for j in range(n):
+            for k in range(n):
+                part[i, j, k] = part_at(
+                    open_part, coords, neighbours, lower, upper, sides, b, i - 1, j - 1, k - 1
+                )
     for i in range(r):
         for j in range(r):
             for k in range(r):
                 total = 0.0
-                for n in range(27):
-                    di, dj, dk = n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1
-                    weight = (0.75 if di == 0 else 0.125) * (0.75 if dj == 0 else 0.125)
-                    weight *= 0.75 if dk == 0 else 0.125
-                    part = 1.0
-                    place = (
-                        coords[b, 0] * r + i + di + 0.5,
-                        coords[b, 1] * r + j + dj + 0.5,
-                        coords[b, 2] * r + k + dk + 0.5,
-                    )
-                    beyond = False
-                    for a in range(3):
-                        if place[a] < lower[a] and sides[2 * a] != SIDE_OPEN:
-                            beyond = True
-                        if place[a] > upper[a] and sides[2 * a + 1] != SIDE_OPEN:
-                            beyond = True
-                    if beyond:
-                        part = 0.0
-                    else:
-                        other, oi, oj, ok = voxel_at(neighbours, b, r, i + di, j + dj, k + dk)
-                        if other >= 0:
-                            part = open_part[other, 0, oi, oj, ok]
-                    total += weight * part
+                for di in range(3):
+                    for dj in range(3):
+                        line = part[i + di, j + dj, k] + part[i + di, j + dj, k + 2]
+                        line = 0.125 * line + 0.75 * part[i + di, j + dj, k + 1]
+                        weight = (0.75 if di == 1 else 0.125) * (0.75 if dj == 1 else 0.125)
+                        total += weight * line
                 out[b, 0, i, j, k] = max(total, SMALLEST_ROOM)
+
+
+@device
+def is_open_around(b, open_part, coords, neighbours, lower, upper):
+    """Whether all voxels of a Bucket and around it are open."""
+    r = open_part.shape[2]
+    for a in range(3):
+        if coords[b, a] * r - 1.0 < lower[a] or coords[b, a] * r + r + 1.0 > upper[a]:
+            return False
+    one = open_part.dtype.type(1.0)
+    for direction in range(27):
+        other = np.int64(neighbours[b, direction])
+        if other >= 0 and not all_are(open_part[other].reshape(-1), one):
+            return False
+    return True
+
+
+@device
+def part_at(open_part, coords, neighbours, lower, upper, sides, b, i, j, k):
+    """Open part of a voxel of a Bucket or beside it; nothing is open beyond walls."""
+    r = open_part.shape[2]
+    for a in range(3):
+        centre = coords[b, a] * r + (i if a == 0 else (j if a == 1 else k)) + 0.5
+        if centre < lower[a] and sides[2 * a] != SIDE_OPEN:
+            return 0.0
+        if centre > upper[a] and sides[2 * a + 1] != SIDE_OPEN:
+            return 0.0
+    other, i, j, k = voxel_at(neighbours, b, r, i, j, k)
+    return np.float64(open_part[other, 0, i, j, k]) if other >= 0 else 1.0
 
 
 @device
@@ -178,98 +223,6 @@ def mobility_of_bucket(b, kind, filled, neighbours, mobility):
                     inside, outside = (s, t) if here == FLUID else (t, s)
                     if outside < 0.0:
                         mobility[b, a, i, j, k] *= (inside - outside) / inside
-
-
-@parallel_kernel
-def mark_known_faces(kind, fraction, pressure, lets_go, neighbours, known):
-    """Mark faces of local Buckets that the liquid has, by its pressure or by a wall: 1, else 0.
-
-    A wall that lets go has those on which the liquid presses.
-    """
-    for b in prange(neighbours.shape[0]):
-        mark_bucket(np.int64(b), kind, fraction, pressure, lets_go, neighbours, known)
-
-
-@device
-def mark_bucket(b, kind, fraction, pressure, lets_go, neighbours, known):
-    r = kind.shape[2]
-    for a in range(3):
-        for i in range(r):
-            for j in range(r):
-                for k in range(r):
-                    other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
-                    liquid = kind[b, 0, i, j, k] == FLUID
-                    presses = liquid and pressure[b, 0, i, j, k] > 0.0
-                    if other >= 0 and kind[other, 0, ni, nj, nk] == FLUID:
-                        liquid = True
-                        presses |= pressure[other, 0, ni, nj, nk] > 0.0
-                    if lets_go == 1 and fraction[b, a, i, j, k] == 0.0:
-                        liquid = presses
-                    known[b, a, i, j, k] = 1 if liquid else 0
-
-
-@parallel_kernel
-def mark_reached_faces(weight, fraction, known):
-    """Mark open faces that a particle reaches, flat arrays."""
-    for n in prange(known.shape[0]):
-        if weight[n] > 0.0 and fraction[n] > 0.0:
-            known[n] = 1
-
-
-@parallel_kernel
-def extend_layer(weight, kind, fraction, neighbours, level, velocity, start, known):
-    """Give the faces beside known ones their velocity, for local Buckets.
-
-    A face that a particle reaches keeps its own velocity and takes the neighbours' change alone, so
-    that drops near the surface keep their momentum. A wall, whose own velocity is there already, is
-    left by the liquid but not entered.
-
-    Args: level: what known is for the faces to start from, at most; filled ones get one more.
-    """
-    for b in prange(neighbours.shape[0]):
-        extend_bucket(
-            np.int64(b), weight, kind, fraction, neighbours, level, velocity, start, known
-        )  # fmt: skip
-
-
-@device
-def extend_bucket(b, weight, kind, fraction, neighbours, level, velocity, start, known):
-    r = known.shape[2]
-    for a in range(3):
-        for i in range(r):
-            for j in range(r):
-                for k in range(r):
-                    if known[b, a, i, j, k] != 0:
-                        continue
-                    total, change, count = 0.0, 0.0, 0
-                    for n in range(6):
-                        other, ni, nj, nk = beside(
-                            neighbours, b, r, n // 2, 2 * (n % 2) - 1, i, j, k
-                        )
-                        if other >= 0 and 0 < known[other, a, ni, nj, nk] <= level:
-                            u = np.float64(velocity[other, a, ni, nj, nk])
-                            total += u
-                            change += u - start[other, a, ni, nj, nk]
-                            count += 1
-                    if count == 0:
-                        continue
-                    change /= count
-                    new = total / count
-                    if weight[b, a, i, j, k] > 0.0:
-                        new = np.float64(start[b, a, i, j, k]) + change
-                    else:
-                        start[b, a, i, j, k] = new - change
-                    if fraction[b, a, i, j, k] == 0.0:
-                        below, bi, bj, bk = beside(neighbours, b, r, a, -1, i, j, k)
-                        solid_above = kind[b, 0, i, j, k] == SOLID
-                        solid_below = below < 0 or kind[below, 0, bi, bj, bk] == SOLID
-                        wall = np.float64(velocity[b, a, i, j, k])
-                        if solid_above and not solid_below:
-                            new = min(new, wall)
-                        elif solid_below and not solid_above:
-                            new = max(new, wall)
-                    velocity[b, a, i, j, k] = new
-                    known[b, a, i, j, k] = level + 1
 
 
 @parallel_kernel

@@ -151,6 +151,29 @@ def sample_gradient(tile, n, x, y, z, a):
 
 
 @device
+def way_along(tile, n, x, y, z, u1, v1, w1, step):
+    """Way of a place, where the velocity is u1, v1, w1, by Ralston's rule; in voxels.
+
+    Args: step: time over the size of a voxel.
+    """
+    # u1 at the start, u2 after half a step of u1, u3 after three quarters of u2.
+    half = 0.5 * step
+    u2 = sample_tile(tile, n, x + half * u1, y + half * v1, z + half * w1, 0)
+    v2 = sample_tile(tile, n, x + half * u1, y + half * v1, z + half * w1, 1)
+    w2 = sample_tile(tile, n, x + half * u1, y + half * v1, z + half * w1, 2)
+    most = 0.75 * step
+    u3 = sample_tile(tile, n, x + most * u2, y + most * v2, z + most * w2, 0)
+    v3 = sample_tile(tile, n, x + most * u2, y + most * v2, z + most * w2, 1)
+    w3 = sample_tile(tile, n, x + most * u2, y + most * v2, z + most * w2, 2)
+    ninth = step / 9.0
+    return (
+        ninth * (2.0 * u1 + 3.0 * u2 + 4.0 * u3),
+        ninth * (2.0 * v1 + 3.0 * v2 + 4.0 * v3),
+        ninth * (2.0 * w1 + 3.0 * w2 + 4.0 * w3),
+    )
+
+
+@device
 def limited(value, most):
     """Value, of a size of at most `most`."""
     return min(max(value, -most), most)
@@ -158,13 +181,13 @@ def limited(value, most):
 
 @parallel_kernel
 def faces_to_particles(
-    faces, before, has_before, keep, spread, has_spread, neighbours, sides, outer, rows, coords,
+    faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
     bucket_size, halo, dt, offsets, position, velocity, affine, has_affine,
 ):  # fmt: skip
     """Bring the grid's velocity to particles, and move these along it.
 
     Args: faces, before, spread [b, 3, r, r, r] with ghosts: the velocity, that before the step
-    (where has_before), a displacement [m] (where has_spread); keep: part of a particle's own
+    (where has_before), and a displacement [m]; keep: part of a particle's own
     velocity that stays, 0 for PIC and 1 for FLIP; sides int [6] and outer float64 [6, 3] of the
     box; rows int32 [particle buckets], of the volume;
     coords int32 [particle buckets, 3]; halo: layers of faces around a Bucket; position, velocity
@@ -173,7 +196,7 @@ def faces_to_particles(
     for b in prange(rows.shape[0]):
         if offsets[b + 1] > offsets[b]:
             move_bucket(
-                np.int64(b), faces, before, has_before, keep, spread, has_spread, neighbours, sides,
+                np.int64(b), faces, before, has_before, keep, spread, neighbours, sides,
                 outer, rows, coords, bucket_size, halo, dt, offsets, position, velocity, affine,
                 has_affine,
             )  # fmt: skip
@@ -181,7 +204,7 @@ def faces_to_particles(
 
 @device
 def move_bucket(
-    b, faces, before, has_before, keep, spread, has_spread, neighbours, sides, outer, rows, coords,
+    b, faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
     bucket_size, halo, dt, offsets, position, velocity, affine, has_affine,
 ):  # fmt: skip
     """Do one Bucket."""
@@ -197,10 +220,9 @@ def move_bucket(
     if has_before == 1:
         gather_faces(before, neighbours, row, 1, former)
         fill_beyond_box(neighbours, row, r, 1, sides, outer, former)
-    push = np.empty(3 * m * m * m if has_spread == 1 else 1, faces.dtype)
-    if has_spread == 1:
-        gather_faces(spread, neighbours, row, 1, push)
-        fill_beyond_box(neighbours, row, r, 1, sides, 0.0 * outer, push)
+    push = np.empty(3 * m * m * m, faces.dtype)
+    gather_faces(spread, neighbours, row, 1, push)
+    fill_beyond_box(neighbours, row, r, 1, sides, 0.0 * outer, push)
     step = dt * inverse_h
     for p in range(offsets[b], offsets[b + 1]):
         x = (np.float64(position[p, 0]) - coords[b, 0] * bucket_size) * inverse_h + halo
@@ -225,25 +247,13 @@ def move_bucket(
                 old = sample_tile(former, m, x + away, y + away, z + away, a)
                 new += keep * (velocity[p, a] - old)
             velocity[p, a] = new
-        # Ralston: u1 at the start, u2 after half a step of u1, u3 after three quarters of u2.
-        half = 0.5 * step
-        u2 = sample_tile(flow, n, x + half * u1, y + half * v1, z + half * w1, 0)
-        v2 = sample_tile(flow, n, x + half * u1, y + half * v1, z + half * w1, 1)
-        w2 = sample_tile(flow, n, x + half * u1, y + half * v1, z + half * w1, 2)
-        most = 0.75 * step
-        u3 = sample_tile(flow, n, x + most * u2, y + most * v2, z + most * w2, 0)
-        v3 = sample_tile(flow, n, x + most * u2, y + most * v2, z + most * w2, 1)
-        w3 = sample_tile(flow, n, x + most * u2, y + most * v2, z + most * w2, 2)
-        ninth = dt / 9.0
-        dx = ninth * (2.0 * u1 + 3.0 * u2 + 4.0 * u3)
-        dy = ninth * (2.0 * v1 + 3.0 * v2 + 4.0 * v3)
-        dz = ninth * (2.0 * w1 + 3.0 * w2 + 4.0 * w3)
-        if has_spread == 1:
-            away = 1.0 - halo
-            most = LONGEST_PUSH / inverse_h
-            dx += limited(sample_tile(push, m, x + away, y + away, z + away, 0), most)
-            dy += limited(sample_tile(push, m, x + away, y + away, z + away, 1), most)
-            dz += limited(sample_tile(push, m, x + away, y + away, z + away, 2), most)
+        dx, dy, dz = way_along(flow, n, x, y, z, u1, v1, w1, step)
+        dx, dy, dz = dx / inverse_h, dy / inverse_h, dz / inverse_h
+        away = 1.0 - halo
+        most = LONGEST_PUSH / inverse_h
+        dx += limited(sample_tile(push, m, x + away, y + away, z + away, 0), most)
+        dy += limited(sample_tile(push, m, x + away, y + away, z + away, 1), most)
+        dz += limited(sample_tile(push, m, x + away, y + away, z + away, 2), most)
         position[p, 0] += dx
         position[p, 1] += dy
         position[p, 2] += dz

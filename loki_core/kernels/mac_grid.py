@@ -73,6 +73,10 @@ def classify_box(coords, neighbours, lower, upper, sides, kind, fraction):
 @device
 def classify_bucket(b, coords, neighbours, lower, upper, sides, kind, fraction, r):
     """Do one Bucket."""
+    if is_inner_bucket(b, coords, neighbours, lower, upper, r):
+        kind[b] = FLUID
+        fraction[b] = 1.0
+        return
     for i in range(r):
         for j in range(r):
             for k in range(r):
@@ -99,6 +103,19 @@ def classify_bucket(b, coords, neighbours, lower, upper, sides, kind, fraction, 
                     borders_nothing = local[a] == 0 and neighbours[b, 13 - axis_step(a)] < 0
                     area = 0.0 if borders_nothing else face_cover(g, a, lower, upper)
                     fraction[b, a, i, j, k] = area
+
+
+@device
+def is_inner_bucket(b, coords, neighbours, lower, upper, r):
+    """Whether a Bucket has neighbours on all sides and is not at the sides of the box."""
+    for a in range(3):
+        step = axis_step(a)
+        if neighbours[b, 13 - step] < 0 or neighbours[b, 13 + step] < 0:
+            return False
+        first = coords[b, a] * r
+        if first - 1.0 < lower[a] or first + r + 1.0 > upper[a]:
+            return False
+    return True
 
 
 @device

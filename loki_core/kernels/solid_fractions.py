@@ -1,9 +1,11 @@
 """Solids on a volume's faces: open area fractions, wall velocities and closed voxels.
 
-The distance at a node, a corner of voxels, is the mean of the eight voxels around it, which is
-exact for a plane. The open part of a face follows from its four nodes by marching squares: the zero
-crossings on its edges are joined by straight lines. Several solids are united by the smallest
-distance, and the wall velocity is that of the nearest solid.
+The distance at a node, a corner of voxels, is the mean of the eight voxels around it less what the
+surface's curvature adds to that, one eighth of the sum of the second differences: exact for a
+plane, third order for what is smooth. The open part of a face follows from its four nodes: zero
+crossings on its edges are joined by straight lines (marching squares), or where the surface is
+curved as `open_parts` tells. Several solids are united by the smallest distance, and the wall
+velocity is that of the nearest solid. `nodes` holds the distance and its three second differences.
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ import math
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.mac_grid import EMPTY_CODE, axis_step
+from loki_core.kernels.open_parts import open_part
 
 
 @device
@@ -66,39 +70,86 @@ def cell_row(neighbours, row, i, j, k, r):
 
 
 @device
-def gather_block(distance, neighbours, row, band, block):
-    """Fill block [r + 2, r + 2, r + 2] with a Bucket's distances and one layer around it."""
+def gather_block(distance, neighbours, row, band, largest_bend, block):
+    """Fill block [r + 4, r + 4, r + 4] with a Bucket's distances and two layers around it.
+
+    Beyond the domain box, where nothing is measured, the distance goes on as it is bent inside.
+    """
     r = distance.shape[2]
-    for i in range(-1, r + 1):
-        for j in range(-1, r + 1):
-            for k in range(-1, r + 1):
-                other = cell_row(neighbours, row, i, j, k, r)
+    for i in range(-2, r + 2):
+        for j in range(-2, r + 2):
+            for k in range(-2, r + 2):
+                x = nearest_in_box(neighbours, row, 0, i, r)
+                y = nearest_in_box(neighbours, row, 1, j, r)
+                z = nearest_in_box(neighbours, row, 2, k, r)
+                other = cell_row(neighbours, row, x, y, z, r)
                 if other >= 0:
-                    value = distance[other, 0, i % r, j % r, k % r]
+                    out_x, out_y, out_z = abs(i - x), abs(j - y), abs(k - z)
+                    x, y, z = x % r, y % r, z % r
+                    here = np.float64(distance[other, 0, x, y, z])
+                    value = here
+                    if out_x > 0:
+                        one = distance[other, 0, 1 if i < 0 else r - 2, y, z]
+                        two = distance[other, 0, 2 if i < 0 else r - 3, y, z]
+                        value += continued(here, one, two, out_x, largest_bend)
+                    if out_y > 0:
+                        one = distance[other, 0, x, 1 if j < 0 else r - 2, z]
+                        two = distance[other, 0, x, 2 if j < 0 else r - 3, z]
+                        value += continued(here, one, two, out_y, largest_bend)
+                    if out_z > 0:
+                        one = distance[other, 0, x, y, 1 if k < 0 else r - 2]
+                        two = distance[other, 0, x, y, 2 if k < 0 else r - 3]
+                        value += continued(here, one, two, out_z, largest_bend)
                 else:  # far from the surface, so on the side of the nearest voxel
                     inside = distance[
                         row, 0, min(max(i, 0), r - 1), min(max(j, 0), r - 1), min(max(k, 0), r - 1)
                     ]
                     value = math.copysign(band, inside)
-                block[i + 1, j + 1, k + 1] = value
+                block[i + 2, j + 2, k + 2] = value
+
+
+@device
+def continued(here, one, two, steps, largest_bend):
+    """By how much a distance changes in some steps outwards, given it one and two steps inwards.
+
+    A solid that ends at the side of the box, which is where its distance is all along the way out,
+    goes on beyond it.
+    """
+    if here < 0.0 and here - one > 1.8 * largest_bend:
+        return 0.0
+    bend = here - 2.0 * one + two
+    if abs(bend) > largest_bend:
+        bend = 0.0
+    return steps * (here - one) + 0.5 * steps * (steps + 1) * bend
+
+
+@device
+def nearest_in_box(neighbours, row, axis, index, r):
+    """Index along an axis of a voxel in or around a Bucket, or of the last one in the box."""
+    if index < 0 and neighbours[row, 13 - axis_step(axis)] < EMPTY_CODE:
+        return 0
+    if index >= r and neighbours[row, 13 + axis_step(axis)] < EMPTY_CODE:
+        return r - 1
+    return index
 
 
 @parallel_kernel
 def unite_solid(
-    distance, velocity, primitive, neighbours, rows, solid, band, nodes, nearest, wall
+    distance, velocity, primitive, neighbours, rows, solid, band, largest_bend, nodes, nearest, wall
 ):  # fmt: skip
     """Add one solid to the node distances of Buckets, and to the wall velocities of their faces.
 
     Args: distance [b, 1, r, r, r] m, velocity [b, 3, r, r, r] m/s, primitive [b, 1, r, r, r] and
     neighbours [local, 27] of the solid's field; rows [n], each Bucket's row there or -1; solid [n],
-    whether a Bucket without a row is solid; band m; nodes [n, r+1, r+1, r+1] m; nearest and wall
-    [n, 3, r, r, r], distance [m] and velocity [m/s] of the solid nearest to each face.
+    whether a Bucket without a row is solid; band m; largest_bend m, second differences above which
+    do not count; nodes [n, 4, r+1, r+1, r+1] m; nearest and wall [n, 3, r, r, r], distance [m] and
+    velocity [m/s] of the solid nearest to each face.
     """
     for n in prange(rows.shape[0]):
         if rows[n] >= 0:
             unite_bucket(
-                distance, velocity, primitive, neighbours, rows[n], band, nodes[n], nearest[n],
-                wall[n],
+                distance, velocity, primitive, neighbours, rows[n], band, largest_bend, nodes[n],
+                nearest[n], wall[n],
             )  # fmt: skip
         elif solid[n]:
             fill_bucket(-band, nodes[n], nearest[n], wall[n])
@@ -107,10 +158,12 @@ def unite_solid(
 @device
 def fill_bucket(value, nodes, nearest, wall):
     """Make a whole Bucket solid and at rest."""
-    for i in range(nodes.shape[0]):
-        for j in range(nodes.shape[0]):
-            for k in range(nodes.shape[0]):
-                nodes[i, j, k] = min(nodes[i, j, k], value)
+    for i in range(nodes.shape[1]):
+        for j in range(nodes.shape[1]):
+            for k in range(nodes.shape[1]):
+                if value < nodes[0, i, j, k]:
+                    nodes[:, i, j, k] = 0.0
+                    nodes[0, i, j, k] = value
     r = nearest.shape[1]
     for axis in range(3):
         for i in range(r):
@@ -122,25 +175,54 @@ def fill_bucket(value, nodes, nearest, wall):
 
 
 @device
-def unite_bucket(distance, velocity, primitive, neighbours, row, band, nodes, nearest, wall):
+def bend_at(block, axis, i, j, k, band, largest):
+    """Second difference along an axis at the node below voxel (i, j, k) of a block, or 0.
+
+    The mean of those of the eight voxels around it; from half the largest on it counts ever less.
+    """
+    di, dj, dk = axis == 0, axis == 1, axis == 2
+    total = 0.0
+    for n in range(8):
+        x, y, z = i - n // 4, j - n // 2 % 2, k - n % 2
+        here = block[x, y, z]
+        above, below = block[x + di, y + dj, z + dk], block[x - di, y - dj, z - dk]
+        if max(abs(above), abs(below)) >= band:  # where the distance is cut off
+            return 0.0
+        total += above + below - 2.0 * here
+    total *= 0.125
+    return total * min(max(2.0 - 2.0 * abs(total) / largest, 0.0), 1.0)
+
+
+@device
+def unite_bucket(
+    distance, velocity, primitive, neighbours, row, band, largest_bend, nodes, nearest, wall
+):  # fmt: skip
     r = distance.shape[2]
-    block = np.empty((r + 2, r + 2, r + 2), distance.dtype)
-    gather_block(distance, neighbours, row, band, block)
+    block = np.empty((r + 4, r + 4, r + 4))
+    gather_block(distance, neighbours, row, band, largest_bend, block)
     for i in range(r + 1):
         for j in range(r + 1):
             for k in range(r + 1):
-                low = block[i, j, k] + block[i, j, k + 1] + block[i, j + 1, k]
-                high = block[i + 1, j, k] + block[i + 1, j, k + 1] + block[i + 1, j + 1, k]
-                low += block[i, j + 1, k + 1]
-                high += block[i + 1, j + 1, k + 1]
-                nodes[i, j, k] = min(nodes[i, j, k], 0.125 * (low + high))
+                x, y, z = i + 2, j + 2, k + 2  # of the voxel above the node
+                low = block[x - 1, y - 1, z - 1] + block[x - 1, y - 1, z] + block[x - 1, y, z - 1]
+                high = block[x, y - 1, z - 1] + block[x, y - 1, z] + block[x, y, z - 1]
+                low += block[x - 1, y, z]
+                high += block[x, y, z]
+                mean = 0.125 * (low + high)
+                bend_x = bend_at(block, 0, x, y, z, band, largest_bend)
+                bend_y = bend_at(block, 1, x, y, z, band, largest_bend)
+                bend_z = bend_at(block, 2, x, y, z, band, largest_bend)
+                value = mean - 0.125 * (bend_x + bend_y + bend_z)
+                if value < nodes[0, i, j, k]:
+                    nodes[0, i, j, k] = value
+                    nodes[1, i, j, k], nodes[2, i, j, k], nodes[3, i, j, k] = bend_x, bend_y, bend_z
     for axis in range(3):
         di, dj, dk = axis == 0, axis == 1, axis == 2
         for i in range(r):
             for j in range(r):
                 for k in range(r):
-                    here = block[i + 1, j + 1, k + 1]
-                    below = block[i + 1 - di, j + 1 - dj, k + 1 - dk]
+                    here = block[i + 2, j + 2, k + 2]
+                    below = block[i + 2 - di, j + 2 - dj, k + 2 - dk]
                     face = 0.5 * (here + below)
                     if face >= nearest[axis, i, j, k]:
                         continue
@@ -158,20 +240,33 @@ def unite_bucket(distance, velocity, primitive, neighbours, row, band, nodes, ne
 
 
 @device
+def face_part(nodes, axis, i, j, k):
+    """(area, middle along the face's two axes) of the open part of a voxel's lower face."""
+    u, v = (1 if axis == 0 else 0), (1 if axis == 2 else 2)
+    iu, ju, ku = i + (u == 0), j + (u == 1), k
+    iv, jv, kv = i, j + (v == 1), k + (v == 2)
+    iw, jw, kw = iu, ju + (v == 1), ku + (v == 2)
+    a, b = nodes[0, i, j, k], nodes[0, iu, ju, ku]
+    c, d = nodes[0, iw, jw, kw], nodes[0, iv, jv, kv]
+    count = (a > 0.0) + (b > 0.0) + (c > 0.0) + (d > 0.0)
+    if count == 0 or count == 4:
+        return 0.25 * count, 0.0, 0.0
+    if count == 2 and (a > 0.0) == (c > 0.0):  # opposite corners
+        return open_area(a, b, c, d), 0.0, 0.0
+    bend_u = nodes[1 + u, i, j, k] + nodes[1 + u, iu, ju, ku]
+    bend_u += nodes[1 + u, iv, jv, kv] + nodes[1 + u, iw, jw, kw]
+    bend_v = nodes[1 + v, i, j, k] + nodes[1 + v, iu, ju, ku]
+    bend_v += nodes[1 + v, iv, jv, kv] + nodes[1 + v, iw, jw, kw]
+    area, along_u, along_v = open_part(a, b, c, d, 0.25 * bend_u, 0.25 * bend_v)
+    if bend_u == 0.0 and bend_v == 0.0:
+        area = open_area(a, b, c, d)
+    return area, along_u, along_v
+
+
+@device
 def face_opening(nodes, axis, i, j, k, smallest):
     """Open part of the lower face of voxel (i, j, k) along an axis; 0 if below `smallest`."""
-    if axis == 0:
-        area = open_area(
-            nodes[i, j, k], nodes[i, j + 1, k], nodes[i, j + 1, k + 1], nodes[i, j, k + 1]
-        )
-    elif axis == 1:
-        area = open_area(
-            nodes[i, j, k], nodes[i + 1, j, k], nodes[i + 1, j, k + 1], nodes[i, j, k + 1]
-        )
-    else:
-        area = open_area(
-            nodes[i, j, k], nodes[i + 1, j, k], nodes[i + 1, j + 1, k], nodes[i, j + 1, k]
-        )
+    area, _, _ = face_part(nodes, axis, i, j, k)
     return area if area >= smallest else 0.0
 
 

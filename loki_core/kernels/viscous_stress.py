@@ -13,6 +13,16 @@ c is 1 in cells that are not solid; e is the part of an edge's four cells that i
 no-slip side of the box the tangential velocity beyond it is mirrored, 2 U - u, so that the side
 itself moves with U; there e is 1/2, which makes its drag exactly mu (U - u) / (h/2). A slip side, a
 slip solid and the border to ambient air have e = 0: no shear. Solids' velocities are known.
+
+A liquid ends at its surface, which no stress crosses. There the mass of a face is that of its
+particles, m, and c and e are multiplied by the part of the cell or the edge's control volume that
+lies below the surface, V = 1/2 + s between 0.01 and 1 (s: depth of its centre in voxels):
+
+    m u_a + 2 K V c (...) + K V e (...) = m u*_a
+
+Nothing pulls at a free liquid then: rigid motion has no stress, and momentum and angular momentum
+are kept, as they are weighed by m. Where the viscosity varies, K is that of the largest one, and c
+and e are multiplied by the cell's part of it, or the mean of the edge's cells, by what they hold.
 """
 
 from __future__ import annotations
@@ -24,6 +34,9 @@ from loki_core.kernels.mac_grid import SIDE_OPEN, SIDE_SLIP, SOLID
 
 MISSING = 3  # nothing is stored there, or it lies beyond an open side
 BEYOND = 4  # plus a side of the box: beyond a wall or an inflow
+#: Of a control volume that counts as liquid if particles are around, however few: threads and
+#: sheets that are thinner than the voxels, and the outermost particles, do not fall apart.
+SMALLEST_PART = 0.01
 
 
 @device
@@ -79,13 +92,30 @@ def moved(i, j, k, axis, step):
 
 
 @device
-def edge_weight(kind, coords, neighbours, lower, upper, sides, solid_slips, b, a, c, i, j, k):
+def liquid_part(depth):
+    """Part of a control volume below a plane surface at a depth of its centre, in voxels."""
+    return min(max(0.5 + depth, SMALLEST_PART), 1.0)
+
+
+@device
+def has_velocity(fraction, mass, b, a, i, j, k):
+    """Whether particles or a solid give a face its velocity; one beyond a side has that of it."""
+    return b < 0 or mass[b, a, i, j, k] > 0.0 or fraction[b, a, i, j, k] == 0.0
+
+
+@device
+def edge_weight(
+    fraction, kind, coords, neighbours, lower, upper, sides, solid_slips, mass, parts, is_liquid,
+    b, a, c, i, j, k,
+):  # fmt: skip
     """(e, side or -1) of the edge at the lower corner of a voxel along a and c.
 
     The side is that of a no-slip wall or inflow which the edge lies on.
     """
+    r = kind.shape[2]
     inside = 0
     side = -1
+    depth, held, viscosity = 0.0, 0.0, 0.0
     for step_a in range(-1, 1):
         for step_c in range(-1, 1):
             x, y, z = moved(i, j, k, a, step_a)
@@ -102,7 +132,45 @@ def edge_weight(kind, coords, neighbours, lower, upper, sides, solid_slips, b, a
                     return 0.0, -1
             else:
                 inside += 1
-    return 0.25 * inside, side
+                if is_liquid == 1:
+                    other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+                    s = np.float64(parts[other, 0, ni, nj, nk])
+                    depth += s
+                    if parts.shape[1] > 1:
+                        held += 1.0 + s
+                        viscosity += (1.0 + s) * parts[other, 1, ni, nj, nk]
+    e = 0.25 * inside
+    if is_liquid == 1 and inside > 0:
+        e *= liquid_part(depth / inside)
+        if parts.shape[1] > 1 and held > 0.0:
+            e *= viscosity / held
+        for back in range(2):
+            x, y, z = moved(i, j, k, c, -back)
+            other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+            if not has_velocity(fraction, mass, other, a, ni, nj, nk):
+                return 0.0, -1
+            x, y, z = moved(i, j, k, a, -back)
+            other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+            if not has_velocity(fraction, mass, other, c, ni, nj, nk):
+                return 0.0, -1
+    return e, side
+
+
+@device
+def cell_weight(fraction, neighbours, mass, parts, b, a, i, j, k):
+    """C of a liquid's cell, for the stress along a; the voxel is at most one Bucket away."""
+    r = fraction.shape[2]
+    other, ni, nj, nk = voxel_at(neighbours, b, r, i, j, k)
+    if not has_velocity(fraction, mass, other, a, ni, nj, nk):
+        return 0.0
+    weight = liquid_part(np.float64(parts[other, 0, ni, nj, nk]))
+    if parts.shape[1] > 1:
+        weight *= parts[other, 1, ni, nj, nk]
+    x, y, z = moved(i, j, k, a, 1)
+    other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+    if not has_velocity(fraction, mass, other, a, ni, nj, nk):
+        return 0.0
+    return weight
 
 
 @device
@@ -114,13 +182,17 @@ def is_unknown(fraction, b, a, i, j, k):
 @device
 def viscous_row(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, b, a, i, j, k, columns, data, first, write,
+    mass, parts, is_liquid, kappa, b, a, i, j, k, columns, data, first, write,
 ):  # fmt: skip
-    """Return (entries, right-hand side) of a face's row, and write the row if `write` is 1."""
+    """Return (entries, right-hand side) of a face's row, and write the row if `write` is 1.
+
+    A face without stress has no entries: it keeps its velocity.
+    """
     r = kind.shape[2]
     row = (((b * 3 + a) * r + i) * r + j) * r + k
-    diagonal = 1.0
-    rhs = np.float64(velocity[b, a, i, j, k])
+    own = np.float64(mass[b, a, i, j, k]) if is_liquid == 1 else 1.0
+    diagonal = own
+    rhs = own * velocity[b, a, i, j, k]
     at = first + 1
     # normal stress in the two cells along a
     for side in range(2):
@@ -131,6 +203,10 @@ def viscous_row(
         fi, fj, fk = moved(i, j, k, a, 2 * side - 1)
         other, ni, nj, nk = voxel_at(neighbours, b, r, fi, fj, fk)
         weight = 2.0 * kappa
+        if is_liquid == 1:
+            weight *= cell_weight(fraction, neighbours, mass, parts, b, a, ci, cj, ck)
+            if weight == 0.0:
+                continue
         if is_unknown(fraction, other, a, ni, nj, nk):
             if write == 1:
                 columns[at] = (((other * 3 + a) * r + ni) * r + nj) * r + nk
@@ -151,8 +227,9 @@ def viscous_row(
         for side in range(2):
             ei, ej, ek = moved(i, j, k, c, side)
             e, wall = edge_weight(
-                kind, coords, neighbours, lower, upper, sides, solid_slips, b, a, c, ei, ej, ek
-            )
+                fraction, kind, coords, neighbours, lower, upper, sides, solid_slips, mass, parts,
+                is_liquid, b, a, c, ei, ej, ek,
+            )  # fmt: skip
             if e == 0.0:
                 continue
             weight = kappa * e
@@ -183,6 +260,8 @@ def viscous_row(
                     at += 1
                 else:
                     rhs -= term * velocity[other, c, ni, nj, nk]
+    if diagonal == own:
+        return 0, rhs
     if write == 1:
         columns[first] = row
         data[first] = diagonal
@@ -192,23 +271,27 @@ def viscous_row(
 @parallel_kernel
 def count_viscous_entries(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, counts, bordering,
+    mass, parts, is_liquid, kappa, counts, bordering,
 ):  # fmt: skip
     """Count entries of all rows [local * 3 r^3], and note which rows have known neighbours.
 
-    A known face has no row.
+    A known face has no row, nor has one without stress.
+
+    Args: fraction, kind with ghosts; mass, parts: of a liquid, with ghosts and corners, else not
+    read: [b, 3, r, r, r] parts of a full voxel's mass on faces, and [b, 1 or 2, r, r, r] depth of
+    cells in voxels and, where it varies, their part of the viscosity; kappa: K.
     """
     for b in prange(neighbours.shape[0]):
         count_rows_of_bucket(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, np.int64(b), counts, bordering,
+            solid_slips, mass, parts, is_liquid, kappa, np.int64(b), counts, bordering,
         )  # fmt: skip
 
 
 @device
 def count_rows_of_bucket(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, b, counts, bordering,
+    mass, parts, is_liquid, kappa, b, counts, bordering,
 ):  # fmt: skip
     """Do one Bucket."""
     r = kind.shape[2]
@@ -224,33 +307,33 @@ def count_rows_of_bucket(
                     if is_unknown(fraction, b, a, i, j, k):
                         entries, _ = viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
-                            side_velocity, solid_slips, kappa, b, a, i, j, k, nothing, no_data, 0,
-                            0,
+                            side_velocity, solid_slips, mass, parts, is_liquid, kappa, b, a, i, j,
+                            k, nothing, no_data, 0, 0,
                         )  # fmt: skip
                         counts[row] = entries
                         # Inside the gas a row has its diagonal, 6 faces of its own component and
                         # 8 of the others.
-                        bordering[row] = 1 if entries < 15 else 0
+                        bordering[row] = 1 if 0 < entries < 15 else 0
 
 
 @parallel_kernel
 def fill_viscous_rhs(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, rows, rhs,
+    mass, parts, is_liquid, kappa, rows, rhs,
 ):  # fmt: skip
     """Add what known faces and sides contribute to the right-hand sides of some rows."""
     r = kind.shape[2]
     for n in prange(rows.shape[0]):
         rhs[rows[n]] = rhs_of_row(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, np.int64(rows[n]), np.int64(r),
+            solid_slips, mass, parts, is_liquid, kappa, np.int64(rows[n]), np.int64(r),
         )  # fmt: skip
 
 
 @device
 def rhs_of_row(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, row, r,
+    mass, parts, is_liquid, kappa, row, r,
 ):  # fmt: skip
     """Right-hand side of one row."""
     k = row % r
@@ -260,7 +343,8 @@ def rhs_of_row(
     b = row // (3 * r * r * r)
     _, value = viscous_row(
         velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-        solid_slips, kappa, b, a, i, j, k, neighbours[0, :0], side_velocity[0, :0], 0, 0,
+        solid_slips, mass, parts, is_liquid, kappa, b, a, i, j, k, neighbours[0, :0],
+        side_velocity[0, :0], 0, 0,
     )  # fmt: skip
     return value
 
@@ -268,20 +352,20 @@ def rhs_of_row(
 @parallel_kernel
 def fill_viscous_matrix(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, starts, columns, data,
+    mass, parts, is_liquid, kappa, starts, columns, data,
 ):  # fmt: skip
     """Fill the rows, the diagonal first; columns count faces of local, then ghost Buckets."""
     for b in prange(neighbours.shape[0]):
         fill_bucket_rows(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, kappa, np.int64(b), starts, columns, data,
+            solid_slips, mass, parts, is_liquid, kappa, np.int64(b), starts, columns, data,
         )  # fmt: skip
 
 
 @device
 def fill_bucket_rows(
     velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
-    kappa, b, starts, columns, data,
+    mass, parts, is_liquid, kappa, b, starts, columns, data,
 ):  # fmt: skip
     """Do one Bucket."""
     r = kind.shape[2]
@@ -293,6 +377,6 @@ def fill_bucket_rows(
                     if starts[row + 1] > starts[row]:
                         viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
-                            side_velocity, solid_slips, kappa, b, a, i, j, k, columns, data,
-                            starts[row], 1,
+                            side_velocity, solid_slips, mass, parts, is_liquid, kappa, b, a, i, j,
+                            k, columns, data, starts[row], 1,
                         )  # fmt: skip

@@ -7,6 +7,7 @@ unknowns is the channel's array, flat. What takes part in nothing has an empty r
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,15 @@ from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.pockets import constant_of, hold_pockets
 from loki_core.linear_solvers.predictor_corrector_lcp import PredictorCorrectorLcp
+from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import Boxes, SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
 Array = NDArray[Any]
+ROUGH = 1.0e-2  # tolerance at which a solution shows where bounds will hold
 Fill = Callable[[Array, Array, Array], None]
+
+ROUND_OFF = 1.0e-12  # of a right-hand side, of which only what no solution can reach was taken
 
 
 def voxel_system(
@@ -52,15 +57,7 @@ def voxel_system(
     columns = np.empty(int(starts[-1]), np.int32)
     data = np.empty(int(starts[-1]), volume.dtype)
     fill(starts, columns, data)
-    ghost_rows = None
-    if comm.size > 1:
-        foreign = columns >= rows
-        touched, places = np.unique(columns[foreign], return_inverse=True)
-        columns[foreign] = rows + places.astype(np.int32)
-        bucket = touched // rows_per_bucket - buckets.local_count
-        # Ranks own runs of the curve, so a row's number is its Bucket's place among all.
-        ghost_rows = buckets.ghosts[bucket].astype(np.int64) * rows_per_bucket
-        ghost_rows += touched % rows_per_bucket
+    ghost_rows = number_ghosts(volume, columns, rows, rows_per_bucket)
     null_space: list[Vector] = []
     if has_pockets:
         null_space = hold_pockets(starts, columns, data, comm, ghost_rows)
@@ -71,6 +68,26 @@ def voxel_system(
         starts, columns, data, comm=comm, ghost_rows=ghost_rows, null_space=null_space,
         boxes=boxes,
     )  # fmt: skip
+
+
+def number_ghosts(
+    volume: DiscreteVolume, columns: Array, rows: int, rows_per_bucket: int
+) -> NDArray[np.int64] | None:
+    """Number the ghosts among columns, in place, from `rows` on; return their rows on all ranks.
+
+    None on one rank.
+    """
+    if volume.domain.comm.size == 1:
+        return None
+    buckets = volume.buckets
+    foreign = columns >= rows
+    touched, places = np.unique(columns[foreign], return_inverse=True)
+    columns[foreign] = rows + places.astype(np.int32)
+    bucket = touched // rows_per_bucket - buckets.local_count
+    # Ranks own runs of the curve, so a row's number is its Bucket's place among all.
+    ghost_rows: NDArray[np.int64] = buckets.ghosts[bucket].astype(np.int64) * rows_per_bucket
+    ghost_rows += touched % rows_per_bucket
+    return ghost_rows
 
 
 def attainable(system: SparseSystem, b: Vector, faces: Array, tolerance: float) -> float:
@@ -148,8 +165,11 @@ class FluidSolve:
 
         What no x can reach, such as the net flux of a closed box, is taken out of b in place.
         """
+        size = self.system.dot(b, b) if self.system.null_space else 0.0
         for null in self.system.null_space:
             b -= self.system.dot(null, b) * null
+        if size > 0.0 and self.system.dot(b, b) <= ROUND_OFF**2 * size:
+            b[:] = 0.0  # the rest is round-off, which no x could take away either
         self.report = solve_with_fallback(
             self.system, b, x, name=self._name, solver=self._solver, tol=tol,
             max_iterations=max_iterations,
@@ -159,32 +179,60 @@ class FluidSolve:
             self._fresh_iterations = self.report.iterations
         return self.report
 
-    def let_go(
+    def solve_bounded(
         self,
         b: Vector,
         x: Vector,
         bounded: NDArray[np.bool_],
         *,
         tol: float,
+        bound_tol: float,
         max_iterations: int,
+        least: float = 0.0,
     ) -> bool:
-        """Correct a solution x so that no bounded unknown is below 0. Collective.
+        """Improve x, of which no bounded unknown may be below `least`. Collective.
 
-        Where one would be, it is 0 and its row of A x - b above 0 instead.
+        Where one would be, it is that and its row of A x - b above 0 instead. A part that nothing
+        holds, such as a box that is full, has any constant that suits: its lowest bounded unknown
+        is `least`.
+
+        Args:
+            bound_tol: Largest complementarity that is left where a bound holds, over that of b.
 
         Returns:
-            Whether there was anything to correct.
+            Whether a bound holds anywhere.
         """
-        held = bounded & (x < 0.0)
-        if not self.system.comm.any(bool(held.any())):
-            return False
-        solver = PredictorCorrectorLcp()
-        solver.prepare(self.system, predicted=True)
-        lower = np.where(bounded, 0.0, -np.inf)
-        self.report = solver.solve(-b, x, lower=lower, tol=tol, max_iterations=max_iterations)
-        if not self.report.converged:
+
+        def is_below() -> bool:
+            self._raise_free_parts(x, bounded, least)
+            return self.system.comm.any(bool(np.any(bounded & (x < least))))
+
+        # Whether bounds hold is mostly clear from a rough solution.
+        self.solve(b, x, tol=max(tol, ROUGH), max_iterations=max_iterations)
+        if not is_below():
+            rough = self.report.iterations
+            self.solve(b, x, tol=tol, max_iterations=max_iterations)
+            self.report = replace(self.report, iterations=rough + self.report.iterations)
+            if not is_below():
+                return False
+        before, solver, known = self.report.iterations, PredictorCorrectorLcp(), self._solver
+        solver.prepare(
+            self.system, predictor=known if isinstance(known, SmoothedAggregation) else None
+        )
+        lower = np.where(bounded, least, -np.inf)
+        report = solver.solve(-b, x, lower=lower, tol=bound_tol, max_iterations=max_iterations)
+        self.report = replace(report, iterations=before + report.iterations)
+        if not report.converged:
             self.warning = (
-                f"walls that let go: complementarity {self.report.residual:.2g} after "
-                f"{self.report.iterations} iterations, wanted {tol:.2g}"
+                f"walls that let go: complementarity {report.residual:.2g} after "
+                f"{report.iterations} iterations, wanted {bound_tol:.2g}"
             )
         return True
+
+    def _raise_free_parts(self, x: Vector, bounded: NDArray[np.bool_], least: float) -> None:
+        """Give parts that nothing holds the constant that suits their bounds. Collective."""
+        for null in self.system.null_space:
+            part = null > 0.0
+            lowest = -self.system.comm.maximum(float(np.max(-x[part & bounded], initial=-np.inf)))
+            if np.isfinite(lowest):
+                x[part] -= lowest - least

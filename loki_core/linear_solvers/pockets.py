@@ -34,7 +34,7 @@ def hold_pockets(
 
     Rows begin with their diagonal. Collective.
     """
-    labels, count = _parts(starts, columns, comm, ghost_rows)
+    labels, count = parts_of(starts, columns, comm, ghost_rows)
     rows = np.flatnonzero(np.diff(starts) > 0)
     sums = np.add.reduceat(data.astype(np.float64), starts[:-1][rows]) if len(rows) else data[:0]
     # Decided row by row: one opening holds a part of any size.
@@ -58,7 +58,7 @@ def hold_pockets(
     return vectors
 
 
-def _parts(
+def parts_of(
     starts: Array, columns: Array, comm: Communicator, ghost_rows: Array | None
 ) -> tuple[NDArray[np.int64], int]:
     """Part of each own unknown, numbered alike on all ranks, and the number of parts."""

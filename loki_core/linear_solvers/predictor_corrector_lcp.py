@@ -22,7 +22,7 @@ from loki_core.linear_solvers.sparse_system import SlicedMatrix, SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
 
 MOST_ROUNDS = 40
-REBUILD_ABOVE = 15  # iterations of a round after which the hierarchy is built anew
+REBUILD_ABOVE = 15  # iterations of a round after which the next has a hierarchy of its own
 
 
 class PredictorCorrectorLcp:
@@ -31,23 +31,24 @@ class PredictorCorrectorLcp:
     name = "predictor_corrector_lcp"
 
     def __init__(self) -> None:
-        self._gauss_seidel = ProjectedGaussSeidel()
-        self._predictor: SmoothedAggregation | None = SmoothedAggregation()
+        self._predictor = SmoothedAggregation()
 
     def prepare(
-        self, system: SparseSystem, reuse: str | None = None, *, predicted: bool = False
+        self,
+        system: SparseSystem,
+        reuse: str | None = None,
+        *,
+        predictor: SmoothedAggregation | None = None,
     ) -> None:
-        """Colour the rows and build the multigrid hierarchy. Collective.
+        """Build the multigrid hierarchy. Collective.
 
         Args:
-            predicted: Whether x will be the solution without bounds already.
+            predictor: One that is prepared for the system already.
         """
         self.system = system
-        self._gauss_seidel.prepare(system, reuse)
-        if predicted:
-            self._predictor = None
+        if predictor is not None:
+            self._predictor = predictor
         else:
-            self._predictor = self._predictor or SmoothedAggregation()
             self._predictor.prepare(system, reuse)
 
     def solve(
@@ -69,14 +70,15 @@ class PredictorCorrectorLcp:
         residual = problem.evaluate(x)
         iterations = 0
         if not residual <= tol and math.isfinite(residual):
-            if self._predictor is not None:
-                report = self._predictor.solve(-b, x, tol=1e-2, max_iterations=50)
-                iterations += report.iterations
+            report = self._predictor.solve(-b, x, tol=1e-2, max_iterations=50)
+            iterations = report.iterations
             iterations += self._active_set(problem, x, tol, max_iterations)
         problem.clamp(x)
         residual = problem.evaluate(x)
         if not residual <= tol and math.isfinite(residual) and iterations < max_iterations:
-            report = self._gauss_seidel.solve(
+            gauss_seidel = ProjectedGaussSeidel()
+            gauss_seidel.prepare(system)
+            report = gauss_seidel.solve(
                 b, x, lower=problem.lower, upper=problem.upper, tol=tol,
                 max_iterations=max_iterations - iterations,
             )  # fmt: skip
@@ -97,7 +99,7 @@ class PredictorCorrectorLcp:
         own = active[: system.size]
         before = np.full(system.size, -1, dtype=np.int32)
         inner = SmoothedAggregation()
-        iterations, rebuild = 0, True
+        iterations, rebuild = 0, False
         # Ghosts of A x need the clamped start: what lies far outside would press on neighbours.
         problem.clamp(x)
         problem.evaluate(x)
@@ -111,7 +113,11 @@ class PredictorCorrectorLcp:
             if changed:
                 before[:] = own
                 system.halo.refresh(active)
-                inner.prepare(self._reduced(active), None if rebuild else "values")
+                reduced = self._reduced(active)
+                if rebuild:  # many are held: levels of the whole do not suit the rest
+                    inner.prepare(reduced)
+                else:
+                    inner.prepare_part(self._predictor, reduced, own == 0)
             force = np.where(own == 0, -problem.w, 0.0)
             norm = math.sqrt(system.dot(force, force))
             if not (norm > 0.0 and math.isfinite(norm)):
@@ -122,7 +128,7 @@ class PredictorCorrectorLcp:
                 force, step, tol=min(0.5, max(goal, 1e-2 if changed else 1e-6)), max_iterations=200
             )
             iterations += report.iterations
-            rebuild = report.iterations > REBUILD_ABOVE
+            rebuild |= report.iterations > REBUILD_ABOVE
             if report.iterations == 0:
                 break
             x += step

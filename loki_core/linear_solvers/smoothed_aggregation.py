@@ -29,6 +29,7 @@ class SmoothedAggregation:
 
     def __init__(self) -> None:
         self.hierarchy: Hierarchy | None = None
+        self._free: NDArray[np.float32] | None = None  # of unknowns, if some are held: 1, or 0
 
     def prepare(self, system: SparseSystem, reuse: str | None = None) -> None:
         """Build the hierarchy. Collective.
@@ -48,7 +49,7 @@ class SmoothedAggregation:
             changed = before.levels[0].halo.length != system.halo.length
             if system.comm.any(changed):
                 before = None
-        self.system = system
+        self.system, self._free = system, None
         if reuse == "values" and before is not None:
             before.replace_first(system.matrix, system.halo)
             return
@@ -61,6 +62,22 @@ class SmoothedAggregation:
             boxes=system.boxes,
             aggregates_of=before if reuse == "pattern" else None,
         )
+
+    def prepare_part(
+        self, whole: SmoothedAggregation, system: SparseSystem, free: NDArray[np.bool_]
+    ) -> None:
+        """Take the system of a part of the unknowns, with the levels of the whole.
+
+        The preconditioner is the whole's between two projections on the part, so it stays
+        symmetric; it is good where the others are few, and costs nothing to make.
+
+        Args:
+            whole: Prepared for the system of all unknowns.
+            system: That with zeros in the rows and columns of the others.
+            free: Unknowns of the part, own rows.
+        """
+        self.system, self.hierarchy = system, whole.hierarchy
+        self._free = free.astype(np.float32)
 
     def solve(
         self, b: Vector, x: Vector, *, tol: float = 1e-8, max_iterations: int = 200
@@ -108,7 +125,10 @@ class SmoothedAggregation:
         """One cycle on residual / norm; a float32 vector that is overwritten by the next call."""
         assert self.hierarchy is not None
         cycle.scale_down(residual, 1.0 / norm, self.hierarchy.levels[0].r)
-        return self.hierarchy.apply()
+        z = self.hierarchy.apply()
+        if self._free is not None:
+            z *= self._free
+        return z
 
     def _iterate(
         self,

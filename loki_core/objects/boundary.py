@@ -45,6 +45,9 @@ class Boundary:
         self.points.add_channel("source_row", np.int64)
         self._taken_at: Any = None
         self._reaching: tuple[Array, Array] | None = None
+        self._wet_faces: Array | None = None
+        #: Part of each point that is in the fluid, along each axis, [n, 3]; None for all of it.
+        self.wet: Array | None = None
 
     @classmethod
     def between(cls, target: Any, fluid: Any) -> Boundary:
@@ -166,6 +169,37 @@ class Boundary:
         )  # fmt: skip
         return self.fetch(values), self.fetch(stored) if asks else stored
 
+    # -- where the fluid is not everywhere -------------------------------------------------
+
+    def gather_open(self, faces: Array, is_open: Array) -> Array:
+        """Mean of the faces with ghosts that are open (1 or 0) at the points. Collective."""
+        return _divided(self.gather(faces * is_open), self.gather(is_open))
+
+    def immerse(self, wet_faces: Array | None) -> None:
+        """Let points meet these faces alone, 1 or 0, with ghosts; None for all. Collective."""
+        self._wet_faces = wet_faces
+        self.wet = None if wet_faces is None else self.gather(wet_faces)
+
+    def gather_flow(self, faces: Array, background: Sequence[float]) -> tuple[Array, Array]:
+        """Mean of the fluid's faces at the points, and how much of it is stored. Collective."""
+        if self._wet_faces is None or self.wet is None:
+            return self.gather_stored(faces, background)
+        flow = self.gather(faces * self._wet_faces)
+        return _divided(flow, self.wet), np.ones_like(flow)
+
+    def splat_reaction(self, *pairs: tuple[Array, Array]) -> None:
+        """Add values of points to the fluid's local faces: the transpose of `gather_flow`.
+
+        The faces are all zero before. Collective.
+        """
+        if self._wet_faces is None or self.wet is None:
+            self.splat(*pairs)
+            return
+        self.splat(*((_divided(given, self.wet), target) for given, target in pairs))
+        local = self._wet_faces[: self.volume.buckets.local_count]
+        for _, target in pairs:
+            target *= local
+
     def near_rows(self) -> NDArray[np.int64]:
         """Local Buckets of the volume that the last splat reached."""
         assert self._reaching is not None
@@ -216,3 +250,9 @@ class Boundary:
         if pending is not None:
             pending.wait()
         return [self.points.with_ghosts(name) for name in names]
+
+
+def _divided(values: Array, part: Array) -> Array:
+    """Values over a part of them that there is, 0 where there is none."""
+    divided: Array = np.divide(values, part, out=np.zeros_like(values), where=part > 0.0)
+    return divided

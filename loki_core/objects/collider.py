@@ -25,6 +25,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.solid_fractions import close_faces, unite_solid
+from loki_core.objects.cut_faces import CutFaces
 from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
 from loki_core.objects.signed_distance import (
@@ -39,8 +40,12 @@ from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
-#: Open parts of faces below this are closed: they let nothing through, and spoil the solve.
+#: Open parts of faces below this are closed: what goes through a hundredth of a face is a hundred
+#: times as fast in it, which spoils the solve and lets winds blow up.
 SMALLEST_OPENING = 0.01
+#: Second difference of the distance, in voxels, from which on it is not the curve of a surface with
+#: a radius of two voxels or more, but an edge or a corner, where straight lines fit better.
+LARGEST_BEND = 0.5
 DEFAULT_BAND = 3.0  # voxels
 #: Voxels of a shell's thickness from which on the faces that it closes have no gap between them,
 #: whichever way it lies: the nodes within half of it are the diagonal of a voxel apart.
@@ -430,7 +435,7 @@ def add_solids(
     colliders: Sequence[ColliderField | SignedDistance],
     *,
     smallest: float = SMALLEST_OPENING,
-) -> None:
+) -> CutFaces:
     """Close the faces and voxels of a volume that colliders cover. Collective.
 
     Multiplies "open_fraction" by the open part of each face, fills "solid_velocity" (where the
@@ -440,6 +445,9 @@ def add_solids(
     Args:
         volume: Of the same voxel size as the colliders, on level 0.
         smallest: Open parts below this are closed.
+
+    Returns:
+        The faces that are partly open, of this rank.
     """
     fields = [one.field if isinstance(one, ColliderField) else one for one in colliders]
     buckets, resolution = volume.buckets, volume.channel("open_fraction").resolution
@@ -452,6 +460,7 @@ def add_solids(
                 f"{resolution}; a collider's field follows its volume"
             )
         one.refresh_ghosts()
+        one.volume.refresh("distance", halo=2, corners=True)
         is_solid = np.zeros(buckets.local_count, bool)
         is_solid[rows < 0] = one.is_solid(buckets.local_coords[rows < 0])
         solid.append(is_solid)
@@ -459,6 +468,7 @@ def add_solids(
     for rows, is_solid in zip(found, solid, strict=True):
         touched |= (rows >= 0) | is_solid
     chosen = np.flatnonzero(touched).astype(np.int32)
+    nodes = np.empty((0, 4, resolution + 1, resolution + 1, resolution + 1))
     if len(chosen):
         nodes, wall = _unite(fields, [f[chosen] for f in found], [s[chosen] for s in solid])
         has_velocity = "solid_velocity" in volume.channels
@@ -469,6 +479,7 @@ def add_solids(
     for name in ("open_fraction", "solid_velocity", "kind"):
         if name in volume.channels:
             volume.mark_written(name)
+    return CutFaces.of(volume, nodes, chosen)
 
 
 def _unite(
@@ -476,9 +487,10 @@ def _unite(
     rows: Sequence[NDArray[np.int32]],
     solid: Sequence[NDArray[np.bool_]],
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Node distances and wall velocities of all solids together."""
+    """Nodes (see solid_fractions) and wall velocities of all solids together."""
     count, r = len(rows[0]), fields[0].resolution
-    nodes = np.full((count, r + 1, r + 1, r + 1), np.inf)
+    nodes = np.zeros((count, 4, r + 1, r + 1, r + 1))
+    nodes[:, 0] = np.inf
     nearest = np.full((count, 3, r, r, r), np.inf)
     wall = np.zeros((count, 3, r, r, r))
     for one, found, is_solid in zip(fields, rows, solid, strict=True):
@@ -491,6 +503,7 @@ def _unite(
             found,
             is_solid,
             one.band,
+            LARGEST_BEND * one.voxel_size,
             nodes,
             nearest,
             wall,

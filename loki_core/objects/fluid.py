@@ -37,9 +37,11 @@ class Fluid(Object):
     Attributes:
         volume: Its channels; `data["volume"]`.
         colliders: Fields of solids in the fluid; Colliders add themselves.
+        bodies: What the pressure moves, see `constraints/pressure_border.py`; they add themselves.
         boundaries: Actions that say what a side of the box does; they add themselves.
         uniform_forces: Functions that give an acceleration of everything [m/s^2].
         projector: The Pressure Material's Action, or None.
+        cut_faces: Faces that colliders cut, once they have been found.
         viscous: Whether a Viscosity Material acts, so that walls hold the fluid.
     """
 
@@ -57,9 +59,11 @@ class Fluid(Object):
         self._add("pressure")
         self._add("kind", dtype=np.uint8, derived=True)
         self.colliders: list[Any] = []
+        self.bodies: list[Any] = []
         self.boundaries: list[Any] = []
         self.uniform_forces: list[Any] = []
         self.projector: Any = None
+        self.cut_faces: Any = None
         self.boundaries_of_points: dict[int, Any] = {}  # points in this volume, by Object
         self.viscous = False
         #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.
@@ -167,6 +171,10 @@ class Fluid(Object):
         """Mass of the fluid around a face [kg]."""
         return float(self.settings.density) * self.voxel_size**3
 
+    def met_faces(self) -> Any:
+        """Which faces points meet, and the mass these move; None for all, as they are."""
+        return None
+
     # -- boundaries ------------------------------------------------------------------------
 
     @task(
@@ -198,10 +206,11 @@ class Fluid(Object):
         """Whether the fluid ends at a surface, beyond which there is nothing."""
         return False
 
-    @property
-    def falls_off_walls(self) -> bool:
-        """Whether walls only push the fluid, and never pull."""
-        return False
+    def let_ambient_faces_flow(self) -> None:
+        """Let the outermost faces of the air around follow those inside, where there is air."""
+
+    def forces_have_acted(self) -> None:
+        """Take note of the velocity before the pressure acts on it. Collective."""
 
     def remember_space(self) -> None:
         """Take note of kinds and open fractions, which are new."""

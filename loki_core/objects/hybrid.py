@@ -15,7 +15,7 @@ volume, which is that of the particles, neither drains nor grows by clumping.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,20 +26,36 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
-from loki_core.errors import DivergenceError, InputError, SetupError
-from loki_core.kernels.lagrangian_step import first_bad_row, largest_speed
+from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_motion import keep_inside
 from loki_core.objects.fluid import Fluid
+from loki_core.objects.free_bodies import FreeBodies
+from loki_core.objects.liquid_account import LiquidAccount
+from loki_core.objects.liquid_crowding import shake_apart
+from loki_core.objects.liquid_faces import LiquidFaces
 from loki_core.objects.liquid_grid import LiquidGrid
+from loki_core.objects.liquid_parts import present_pressure
 from loki_core.objects.liquid_seeding import seed
-from loki_core.objects.object import Scope
+from loki_core.objects.liquid_spray import LiquidSpray
+from loki_core.objects.narrow_band import NarrowBand
+from loki_core.objects.object import Object, Scope
+from loki_core.objects.particle_state import (
+    implausible_particle,
+    kept_count,
+    read_particles,
+    sort_moved,
+    world_positions,
+    write_particles,
+)
 from loki_core.objects.volume_topology import Regions
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 
 TRANSFERS = ("apic", "flip", "pic", "affine_flip")
 #: Channels that the Object makes itself; all others are the user's and pass through.
-OWN_CHANNELS = ("id", "position", "velocity", "affine")
+OWN_CHANNELS = ("id", "position", "velocity", "affine", "alive")
+#: Channels that particles have where an expression names them: type and start value.
+OFFERED_CHANNELS = {"alive": (np.dtype(np.bool_), True), "age": (np.dtype(np.float32), 0.0)}
 LONGEST_FALL = 4.0  # voxels in a substep, g dt^2, up to which a pool rests
 WALL_MARGIN = 1.0e-3  # voxels that particles keep from walls
 
@@ -77,6 +93,20 @@ class HybridObject(Behavior, kind="object"):
     density_correction: float = parameter(
         1.0, minimum=0.0, maximum=1.0, doc="Part of a wrong density that is corrected in a substep."
     )
+    narrow_band: int | None = parameter(
+        None,
+        minimum=2,
+        maximum=32,
+        doc="Voxels below the surface that have particles, deeper liquid is carried by the grid; "
+        "none has particles everywhere.",
+    )
+    drop_radius: float | None = parameter(
+        None,
+        unit="m",
+        minimum=1.0e-6,
+        doc="Of the drops that particles break up into where a wind drags them; none takes one "
+        "drop of a particle's volume.",
+    )
 
     def voxel_size_hint(self) -> float | None:
         """Buckets suit the voxels."""
@@ -93,11 +123,19 @@ class Hybrid(Fluid):
     Attributes:
         particles: Its particles; `data["particles"]`.
         grid: The transfers between the two.
+        free_bodies: What keeps the momentum of drops in the air.
         liquid_sources: Actions that add particles; they add themselves.
         liquid_sinks: Actions that take particles away; they add themselves.
+        surface_forces: Actions that press on its surface; they add themselves, and limit its step.
+        account: Where its volume came from and went.
+        spray: Its particles that a gas meets, once a coupling asks for them.
     """
 
     cost = 1.5  # of a voxel that is full of particles
+    #: Stages at which others may move particles: at the others they are in their Buckets.
+    stages_to_move = (
+        "INGEST", "FRAME_BEGIN", "SUBSTEP_BEGIN", "GROUP_EXIT", "SUBSTEP_END", "FRAME_END",
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -113,13 +151,30 @@ class Hybrid(Fluid):
         self._add("former_velocity", components=3, derived=True)
         self._add("spread", components=3, derived=True)
         self.grid = LiquidGrid(self)
+        self.band: NarrowBand | None = None
+        if self.behavior.narrow_band is not None:
+            self.band = NarrowBand(self)
+            self._add("deep", dtype=np.uint8)
+            self._add("carried_velocity", components=3)
+        self.free_bodies = FreeBodies(self)
         self.liquid_sources: list[Any] = []
         self.liquid_sinks: list[Any] = []
+        self.surface_forces: list[Any] = []
+        self.account = LiquidAccount(self.scope.domain.comm)
+        self.spray: LiquidSpray | None = None
         self._has_warned = False
+        self._told: set[str] = set()
 
     @property
     def data(self) -> dict[str, ChannelData]:
-        return {"volume": self.volume, "particles": self.particles}
+        data: dict[str, ChannelData] = {"volume": self.volume, "particles": self.particles}
+        return data if self.spray is None else data | {"spray": self.spray.points}
+
+    def tasks(self) -> Iterator[Task]:
+        """Its own and those of the spray."""
+        yield from super().tasks()
+        if self.spray is not None:
+            yield from self.spray.tasks()
 
     @property
     def is_affine(self) -> bool:
@@ -136,6 +191,17 @@ class Hybrid(Fluid):
         """Part of a voxel that one particle fills."""
         return float(self.behavior.particles_per_axis) ** -3
 
+    @property
+    def particle_volume(self) -> float:
+        """Liquid that one particle stands for [m^3]."""
+        return self.particle_share * self.voxel_size**3
+
+    def offer_channel(self, name: str) -> None:
+        """Let particles know their age, or whether they stay, where somebody asks for it."""
+        if name in OFFERED_CHANNELS:
+            dtype, start = OFFERED_CHANNELS[name]
+            self.particles.add_channel(name, dtype, default=start)
+
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
         """Channels of the user's."""
         return {
@@ -143,6 +209,10 @@ class Hybrid(Fluid):
             for name in self.particles.channels
             if name not in OWN_CHANNELS
         }
+
+    def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
+        """Channels of the particles that override a parameter of the Behavior."""
+        return Object.overriding_channels(self, behavior)
 
     # -- start -----------------------------------------------------------------------------
 
@@ -152,7 +222,12 @@ class Hybrid(Fluid):
             self._add("start_velocity", components=3, derived=True)
         if self.behavior.input is not None:
             seed(self, self.scope.inputs[self.behavior.input])
+        self.account.note("start", self.particles.count)
+        self.hold_inside()
         self.particles.rebucketize()
+        self.account.settle()
+        if self.band is not None:
+            self.band.check()
         self._follow_particles()
 
     # -- Buckets ---------------------------------------------------------------------------
@@ -160,25 +235,37 @@ class Hybrid(Fluid):
     @task(Stage.REBUCKET, layout=("particles",))
     def rebucket(self, access: Access, step: Step) -> None:
         """Sort by Bucket, move particles to their ranks; let liquid come and go."""
-        try:
-            self.particles.rebucketize()
-        except InputError as error:  # not the user's input any more: a state that went bad
-            failure = DivergenceError(str(error))
-            failure.together = error.together
-            raise failure from error
+        sort_moved(self.particles)
         self._come_and_go(step)
+        shake_apart(self, step)
 
     def _come_and_go(self, step: Step) -> None:
         """Let sources and sinks act. Collective."""
-        before = self.particles.next_id
         for source in self.liquid_sources:
+            before = self.particles.next_id
             source.emit(step)
-        if self.particles.next_id != before:
-            self.particles.rebucketize()
+            if self.particles.next_id != before:  # the next source finds these places taken
+                self.particles.rebucketize()
         for sink in self.liquid_sinks:
             sink.drain()
         if self.liquid_sinks:
             self.particles.rebucketize()
+        if self.band is not None:
+            self.band.check()
+
+    def take_away(self, gone: NDArray[np.bool_], how: str) -> None:
+        """Mask local particles [n] for removal, and account for them: "drained", "left", ..."""
+        if gone.any():
+            kept = self.particles.kept()
+            fresh = gone[kept] if isinstance(kept, slice) else gone & kept
+            self.account.note(how, int(np.count_nonzero(fresh)))
+            self.particles.remove(gone)
+
+    def tell_once(self, text: str) -> None:
+        """Warn of something with the next Task, unless that was said before."""
+        if text not in self._told:
+            self._told.add(text)
+            self.warning = f"{self.warning}; {text}" if self.warning else text
 
     @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
     def adapt(self, access: Access, step: Step) -> None:
@@ -189,6 +276,10 @@ class Hybrid(Fluid):
         self.grid.look_ahead(dt)
         coords, ranges = self.grid.occupied()
         needed = Regions(coords, ranges)
+        if self.band is not None:
+            deep = Regions.whole(self.band.buckets(), self.resolution)
+            needed = Regions.joined([needed, deep])
+            coords, ranges = needed.coords, needed.ranges
         around = needed.padded(self.scope.domain, self.grid.margin, self.resolution)
         if self.falls_off_walls:
             around = np.concatenate((around, self._beyond_walls(coords, ranges)))
@@ -220,10 +311,27 @@ class Hybrid(Fluid):
         """It ends at its surface."""
         return True
 
+    def points_in(self, fluid: Fluid) -> LiquidSpray | None:
+        """Its spray, for a gas."""
+        if fluid.is_liquid:
+            return None
+        if self.spray is None:
+            self.spray = LiquidSpray(self)
+        return self.spray
+
+    def met_faces(self) -> LiquidFaces:
+        """Those beside liquid cells. Collective."""
+        return LiquidFaces.of(self)
+
+    def need_viscosity(self) -> None:
+        """Make room for the velocity after viscous stress [m/s], from which pressure starts."""
+        if "viscous_velocity" not in self.volume.channels:
+            self._add("viscous_velocity", components=3, derived=True)
+
     @property
     def falls_off_walls(self) -> bool:
-        """Walls hold a liquid by its viscosity alone."""
-        return not self.viscous
+        """Whether walls only push; the Pressure Material says."""
+        return self.projector is not None and bool(self.projector.lets_go)
 
     def remember_space(self) -> None:
         """Keep what is solid and what is open, whatever the liquid fills of it."""
@@ -243,6 +351,15 @@ class Hybrid(Fluid):
             writes = (*writes, "volume.start_velocity")
         if name == "move" and self.is_affine:
             writes = (*writes, "particles.affine")
+        if name == "move" and self.band is not None:
+            writes = (*writes, "volume.deep", "volume.carried_velocity")
+        if name == "remove_dead":
+            has = self.particles.channels
+            writes = (*writes, *(f"particles.{c}" for c in OFFERED_CHANNELS if c in has))
+        if name == "transfer_to_grid" and self.viscous:
+            writes = (*writes, "volume.pressure")
+        if name == "move" and self.viscous:
+            writes = (*writes, "volume.viscous_velocity")
         return stage, replace(declaration, writes=writes)
 
     @task(
@@ -263,13 +380,20 @@ class Hybrid(Fluid):
         self.grid.take_particles()
         self.grid.find_liquid()
         self.geometry_version += 1
-        if self.viscous and self.projector is not None:
+        if self.viscous and self.projector is not None and not self.surface_forces:
             # Viscous stress then acts on nearly the final velocity: weight alone moves nothing
             # along walls that hold the liquid (van Kan 1986).
+            self.volume.local("pressure")[:] = present_pressure(self)
+            self.volume.mark_written("pressure")
             self.projector.push(0.5 * step.dt)
             self.projector.push(0.5 * step.dt)
         if self.keeps_start:
             self.volume.local("start_velocity")[:] = self.volume.local("velocity")
+        self.free_bodies.begin()
+
+    def forces_have_acted(self) -> None:
+        """Take note of the momentum that Forces brought."""
+        self.free_bodies.forces_have_acted()
 
     def mobility(self, dt: float) -> NDArray[Any]:
         """What a pressure gradient moves of each face: more at the surface, less with drag."""
@@ -278,16 +402,14 @@ class Hybrid(Fluid):
             drag = np.ones_like(self.volume.local("velocity"))
         return self.grid.with_surface(drag)
 
-    def let_ambient_faces_flow(self) -> None:
-        """Nothing flows in the air."""
-
     @task(Stage.GRID_TO_PARTICLES, writes=("volume.spread",))
     def correct_density(self, access: Access, step: Step) -> None:
         """Find where particles are to go that are too many."""
         part = float(self.settings.density_correction)
         self.volume.local("spread")[:] = 0.0
         if part > 0.0 and self.projector is not None:
-            self.projector.spread(part * self.grid.density_error(), "spread", step.dt)
+            report = self.projector.spread(part * self.grid.density_error(), "spread")
+            self.iterations, self.warning = report.iterations, report.warning
 
     @task(
         Stage.MOVE_PARTICLES,
@@ -301,8 +423,17 @@ class Hybrid(Fluid):
     )
     def move(self, access: Access, step: Step) -> None:
         """Bring velocities to particles and let them go along the flow, as far as walls allow."""
-        self.grid.extend_velocity(step.dt)
+        self.grid.extend_velocity(start="viscous_velocity" if self.viscous else "former_velocity")
         self.grid.move_particles(step.dt)
+        self.free_bodies.keep_momentum(step.dt)
+        if self.band is not None:
+            self.band.follow(step)
+        self.hold_inside()
+        if self.band is not None:
+            self.band.carry_velocity(step.dt)
+
+    def hold_inside(self) -> None:
+        """Hold particles off the box's walls, and let go of those beyond its open sides."""
         domain, particles = self.scope.domain, self.particles
         walls = np.array([_SIDES[side] for side in self.surroundings().kinds], np.uint8)
         inside = np.empty(particles.count, bool)
@@ -310,8 +441,26 @@ class Hybrid(Fluid):
             particles.local("position"), domain.relative_lower, domain.relative_upper, walls,
             WALL_MARGIN * self.voxel_size, inside,
         )  # fmt: skip
-        if not inside.all():
-            particles.remove(~inside)
+        self.take_away(~inside, "left")
+        self._let_go_far_away()
+
+    def _let_go_far_away(self) -> None:
+        """Let particles leave that went farther than places can be told, where no side is."""
+        domain, position = self.scope.domain, self.particles.local("position")
+        if np.isfinite(domain.relative_lower).all() and np.isfinite(domain.relative_upper).all():
+            return
+        far = (np.abs(position) > 0.99 * domain.reach) & np.isfinite(position)
+        gone: NDArray[np.bool_] = np.any(far, axis=1)
+        self.take_away(gone, "left")
+
+    @task(Stage.REMOVE_DEAD, layout=("particles",))
+    def remove_dead(self, access: Access, step: Step) -> None:
+        """Let particles age, take away those that were killed, and settle the account."""
+        if "age" in self.particles.channels:
+            self.particles.local("age")[:] += np.float32(step.dt)
+        if "alive" in self.particles.channels:
+            self.take_away(~self.particles.local("alive"), "killed")
+        self.account.settle()
 
     # -- the length of a step --------------------------------------------------------------
 
@@ -322,13 +471,16 @@ class Hybrid(Fluid):
         sqrt(pi g / h).
         """
         speed = float(largest_speed(self.particles.local("velocity")))
+        if self.band is not None:
+            speed = max(speed, float(self.bucket_speeds().max(initial=0.0)))
+        speed = max([speed, *(source.speed for source in self.liquid_sources)])
         limit = np.inf
         if speed > 0.0:
             limit = float(self.scope.settings.courant_number) * self.voxel_size / speed
         pull = float(np.linalg.norm(self.uniform_acceleration()))
         if pull > 0.0 and self.particles.count:
             limit = min(limit, float(np.sqrt(self.voxel_size / pull)))
-        return limit
+        return min([limit, *(float(one.time_step_limit()) for one in self.surface_forces)])
 
     def _warn_of_long_step(self, dt: float) -> None:
         """Say that gravity waves are not resolved, so that the surface will not hold."""
@@ -344,31 +496,18 @@ class Hybrid(Fluid):
 
     def check_state(self) -> str | None:
         """First particle that is not finite, or faster than is plausible."""
-        kept, particles = self.particles.kept(), self.particles
-        position, velocity = particles.local("position"), particles.local("velocity")
-        limit = float(self.scope.settings.maximum_speed)
-        row = int(first_bad_row(position[kept], velocity[kept], limit, self.scope.domain.reach))
-        if row < 0:
-            return None
-        return (
-            f"particle id {int(particles.local('id')[kept][row])} has position "
-            f"{position[kept][row].tolist()} m and velocity {velocity[kept][row].tolist()} m/s: "
-            f"not finite, faster than {limit:g} m/s, or farther than "
-            f"{self.scope.domain.reach:g} m from the domain's origin"
-        )
+        return implausible_particle(self.particles, float(self.scope.settings.maximum_speed))
 
     def count(self) -> int:
         """Particles on this rank."""
-        kept = self.particles.kept()
-        return self.particles.count if isinstance(kept, slice) else int(np.count_nonzero(kept))
+        return kept_count(self.particles)
 
     def output(self) -> Points:
         """Return the particles in world space."""
-        particles, kept, domain = self.particles, self.particles.kept(), self.scope.domain
-        position = particles.local("position")[kept]
-        points = Points(domain.to_world(position) if np.any(domain.origin) else position.copy())
+        particles, kept = self.particles, self.particles.kept()
+        points = Points(world_positions(particles))
         radius = 0.5 * self.voxel_size / float(self.behavior.particles_per_axis)
-        points.set_channel("point", "radius", np.full(len(position), radius, particles.dtype))
+        points.set_channel("point", "radius", np.full(self.count(), radius, particles.dtype))
         for name in ("id", "velocity", *self.vertex_channels()):
             points.set_channel("point", name, particles.local(name)[kept].copy())
         return points
@@ -377,30 +516,33 @@ class Hybrid(Fluid):
         """Ids and values of particles, in world space, or of Buckets: "volume.pressure"."""
         if channel.startswith("volume."):
             return super().read(channel.removeprefix("volume."))
-        kept = self.particles.kept()
-        values = self.particles.local(channel)[kept]
-        if channel == "position":
-            values = self.scope.domain.to_world(values)
-        return self.particles.local("id")[kept], values
+        return read_particles(self.particles, channel)
 
     def write(self, channel: str, values: NDArray[Any]) -> None:
-        """Set a channel of all particles, ordered by id; not their positions."""
-        if channel not in self.particles.channels or channel in ("id", "position"):
-            raise SetupError(f'{self.path}: channel "{channel}" cannot be written')
-        comm, kept = self.scope.domain.comm, self.particles.kept()
-        mine = self.particles.local("id")[kept]
-        ids = np.sort(np.concatenate(comm.all_gather(mine)))
-        expected = (len(ids), *self.particles.channel(channel).shape)
-        if np.shape(values) != expected:
-            raise InputError(
-                f"{self.path}.{channel}: shape {np.shape(values)} given, {expected} expected"
-            )
-        self.particles.local(channel)[kept] = np.asarray(values)[np.searchsorted(ids, mine)]
-        self.particles.mark_written(channel)
+        """Set a channel of all particles, ordered by id; positions in world space."""
+        write_particles(self.particles, channel, values)
+        if channel == "position":
+            self.hold_inside()
+            self.particles.rebucketize()
+
+    def account_document(self) -> dict[str, float]:
+        """Where the volume came from and went, and what is there now [m^3]. Collective."""
+        present = self.scope.domain.comm.total(self.count()) * self.particle_volume
+        if self.band is not None:
+            present += self.band.voxel_count() * self.voxel_size**3
+        return self.account.to_document(self.particle_volume, present)
+
+    def state(self) -> dict[str, Any]:
+        """The account, and the volume that a narrow band owes, in voxels."""
+        owed = {} if self.band is None else {"owed": self.band.owed}
+        return {"account": self.account.state(), **owed}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Forget what was derived from the Buckets; it is found again."""
         self._geometry = None
+        self.account.restore(state.get("account", {}))
+        if self.band is not None:
+            self.band.owed = float(state.get("owed", 0.0))
 
 
 _SIDES = {0: 0, 1: 1, 2: 1, 3: 1, 4: 2}  # of Surroundings: open, slip, no slip, inflow, periodic

@@ -8,18 +8,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.bucket_set import BucketSet
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
     classify_liquid,
     density_error,
-    extend_layer,
-    mark_known_faces,
-    mark_reached_faces,
     measure_room,
     measure_space,
     open_outside,
     surface_mobility,
+)
+from loki_core.kernels.liquid_extension import (
+    extend_layer,
+    mark_known_faces,
+    mark_reached_faces,
 )
 from loki_core.kernels.liquid_motion import faces_to_particles, push_out
 from loki_core.kernels.liquid_tiles import (
@@ -29,6 +30,7 @@ from loki_core.kernels.liquid_tiles import (
     fill_tiles,
     occupied_ranges_of_particles,
 )
+from loki_core.objects.particle_tiles import tiles_around
 
 if TYPE_CHECKING:
     from loki_core.objects.hybrid import Hybrid
@@ -50,9 +52,8 @@ class LiquidGrid:
     def look_ahead(self, dt: float) -> None:
         """Have air around particles as far as they go in a step dt [s]. Collective."""
         liquid = self.liquid
-        way = float(largest_speed(liquid.particles.local("velocity"))) * dt / liquid.voxel_size
-        way = liquid.scope.domain.comm.maximum(way if np.isfinite(way) else 0.0)
-        self.margin = int(min(liquid.resolution, max(MARGIN, math.ceil(way) + 2)))
+        speed = float(largest_speed(liquid.particles.local("velocity")))
+        self.margin = int(min(liquid.resolution, max(MARGIN, self._voxels_in(speed, dt) + 2)))
 
     # -- Buckets ---------------------------------------------------------------------------
 
@@ -103,25 +104,30 @@ class LiquidGrid:
         liquid, volume, particles = self.liquid, self.liquid.volume, self.liquid.particles
         r, count = liquid.resolution, particles.buckets.local_count
         tiles = np.empty((count, TILE_CHANNELS, r + 2, r + 2, r + 2), volume.dtype)
-        velocity = particles.local("velocity")
-        affine = (
-            particles.local("affine") if liquid.is_affine else np.zeros((1, 3, 3), volume.dtype)
-        )
         fill_tiles(
-            particles.local("position"), velocity, affine, int(liquid.is_affine),
+            particles.local("position"), particles.local("velocity"), *self._affine(),
             liquid.particle_share, particles.offsets, particles.buckets.coords,
             particles.domain.bucket_size, r, tiles,
         )  # fmt: skip
         names = ("velocity", "face_weight", "filled")
-        around = tiles_around(volume.buckets, self.rows())
-        collect_tiles(tiles, around, *(volume.with_ghosts(n) for n in names))
+        tiles, around = tiles_around(volume.buckets, self.rows(), tiles)
+        collect_tiles(tiles, around, *(volume.local(name) for name in names))
         for name in names:
-            volume.add_ghosts_to_owners(name)
+            volume.mark_written(name)
+        if liquid.band is not None:
+            liquid.band.add_to_grid()
         divide_by_weight(
             volume.local("velocity").reshape(-1), volume.local("face_weight").reshape(-1)
         )
         volume.local("former_velocity")[:] = volume.local("velocity")
         liquid.hold_known_faces()
+
+    def _affine(self) -> tuple[Array, int]:
+        """Gradients that particles carry, and whether they do."""
+        liquid = self.liquid
+        if liquid.is_affine:
+            return liquid.particles.local("affine"), 1
+        return np.zeros((1, 3, 3), liquid.particles.dtype), 0
 
     def find_liquid(self) -> None:
         """Tell liquid cells from air."""
@@ -155,10 +161,15 @@ class LiquidGrid:
 
     # -- grid to particles -----------------------------------------------------------------
 
-    def extend_velocity(self, dt: float) -> None:
-        """Let the air near the liquid have its velocity, as far as particles go. Collective."""
+    def extend_velocity(self, layers: int | None = None, start: str = "former_velocity") -> None:
+        """Let the air near the liquid have its velocity, as far as particles go. Collective.
+
+        Args:
+            layers: How many faces far; as far as particles go without it.
+            start: The velocity from which on air that particles reach changes as liquid does.
+        """
         volume, r = self.liquid.volume, self.liquid.resolution
-        names = ("velocity", "former_velocity")
+        names = ("velocity", start)
         with volume.scratch(
             "known", np.uint8, components=3, resolution=r, location="face"
         ) as known:
@@ -170,7 +181,7 @@ class LiquidGrid:
                 neighbours, volume.local(known.name),
             )  # fmt: skip
             weight = volume.local("face_weight")
-            for layer in range(1, self.margin):
+            for layer in range(1, self.margin if layers is None else layers + 1):
                 if layer == 2:  # drops far from the surface come in
                     mark_reached_faces(
                         weight.reshape(-1),
@@ -190,23 +201,19 @@ class LiquidGrid:
     def move_particles(self, dt: float) -> None:
         """Bring velocities to particles, and move these along the flow and out of solids."""
         liquid, volume, particles = self.liquid, self.liquid.volume, self.liquid.particles
-        halo = self._halo(dt)
+        halo = self.halo(dt)
         volume.refresh("velocity", halo=halo, corners=True)
         keeps, around = liquid.keep > 0.0, liquid.surroundings()
         if keeps:
             volume.refresh("former_velocity", corners=True)
-        volume.mark_written("spread")
         volume.refresh("spread", corners=True)
         rows = self.rows()
-        affine = (
-            particles.local("affine") if liquid.is_affine else np.zeros((1, 3, 3), volume.dtype)
-        )
         faces_to_particles(
             volume.with_ghosts("velocity"), volume.with_ghosts("former_velocity"), int(keeps),
-            liquid.keep, volume.with_ghosts("spread"), 1, volume.buckets.neighbours,
+            liquid.keep, volume.with_ghosts("spread"), volume.buckets.neighbours,
             np.array(around.kinds), around.velocity, rows, particles.buckets.coords,
             particles.domain.bucket_size, halo, dt, particles.offsets, particles.local("position"),
-            particles.local("velocity"), affine, int(liquid.is_affine),
+            particles.local("velocity"), *self._affine(),
         )  # fmt: skip
         for collider in liquid.colliders:
             self._push_out(collider, halo)
@@ -223,23 +230,16 @@ class LiquidGrid:
             SOLID_MARGIN * liquid.voxel_size, particles.offsets, particles.local("position"),
         )  # fmt: skip
 
-    def _halo(self, dt: float) -> int:
+    def halo(self, dt: float) -> int:
         """Layers of faces around a Bucket that its particles may reach in a step. Collective."""
         liquid = self.liquid
-        way = liquid.bucket_speeds().max(initial=0.0) * dt / liquid.voxel_size
-        most = liquid.scope.domain.comm.maximum(float(way)) if np.isfinite(way) else 0.0
-        return int(min(liquid.resolution, max(2, math.ceil(most) + 1)))
+        speed = float(liquid.bucket_speeds().max(initial=0.0))
+        return int(min(liquid.resolution, max(2, self._voxels_in(speed, dt) + 1)))
 
+    def _voxels_in(self, speed: float, dt: float) -> int:
+        """Voxels that the fastest of all ranks crosses in a step; 0 if that is not finite.
 
-def tiles_around(buckets: BucketSet, rows: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Tile in each direction around each Bucket, ghosts too, or -1: [buckets, 27].
-
-    Args:
-        buckets: Those of a volume.
-        rows: The Bucket of each tile.
-    """
-    around = np.full((buckets.count, 27), -1, np.int32)
-    reached = buckets.neighbours[rows]
-    tile, direction = np.nonzero(reached >= 0)
-    around[reached[tile, direction], 26 - direction] = tile
-    return around
+        Collective.
+        """
+        way = speed * dt / self.liquid.voxel_size
+        return math.ceil(self.liquid.scope.domain.comm.maximum(way if np.isfinite(way) else 0.0))

@@ -21,7 +21,7 @@ from loki_core.kernels.surface_field import (
     widen_density,
 )
 from loki_core.kernels.surface_tiles import collect_with_margin, splat_balls, splat_values
-from loki_core.objects.liquid_grid import tiles_around
+from loki_core.objects.particle_tiles import tiles_around
 from loki_core.objects.surroundings import FAR, INFLOW, WALLS
 from loki_core.objects.volume_topology import Regions
 
@@ -76,6 +76,9 @@ class LiquidLevelSet:
             self.volume.add_channel(name, resolution=self.resolution)
         margin = max(2, BAND // refinement + 1)
         regions = Regions(*liquid.grid.occupied())
+        if liquid.band is not None:
+            deep = Regions.whole(liquid.band.buckets(), liquid.resolution)
+            regions = Regions.joined([regions, deep])
         self.volume.set_buckets(regions.padded(domain, margin, liquid.resolution))
         count = liquid.particles.buckets.local_count
         found = liquid.particles.buckets.index_in(self.volume.buckets)
@@ -130,6 +133,8 @@ class LiquidLevelSet:
         share = liquid.particle_share * n**3
         with volume.scratch("splat", resolution=self.resolution) as splat:
             collect_values(self, splat.name, np.empty((liquid.particles.count, 0)), weight=share)
+            if liquid.band is not None:
+                self._add_deep(splat.name)
             volume.refresh(splat.name, halo=n, corners=True)
             with volume.scratch("open", resolution=self.resolution) as part:
                 if solid is not None:
@@ -142,6 +147,17 @@ class LiquidLevelSet:
                     np.convolve(tent, (0.125, 0.75, 0.125)), volume.local("density"),
                 )  # fmt: skip
         volume.mark_written("density")
+
+    def _add_deep(self, name: str) -> None:
+        """Fill the fine voxels of deep voxels, where the liquid has no particles."""
+        volume, liquid, n = self.volume, self.liquid, self.refinement
+        held = liquid.volume.buckets.index_in(volume.buckets)[: liquid.volume.buckets.local_count]
+        found = np.flatnonzero(held >= 0)
+        deep = liquid.volume.local("deep")[found, 0]
+        for axis in (1, 2, 3):
+            deep = np.repeat(deep, n, axis=axis)
+        volume.local(name)[held[found], 0] += deep
+        volume.mark_written(name)
 
     def _smooth(self, iterations: int) -> None:
         """Turn the density into a distance, and blur that; balls keep their size."""
@@ -196,9 +212,8 @@ class LiquidLevelSet:
             chosen.astype(np.int32), margin, tiles,
         )  # fmt: skip
         with volume.scratch("balls", resolution=self.resolution) as balls:
-            around = tiles_around(volume.buckets, self.rows[chosen])
-            collect_with_margin(tiles, around, margin, balls.values)
-            volume.add_ghosts_to_owners(balls.name)
+            tiles, around = tiles_around(volume.buckets, self.rows[chosen], tiles)
+            collect_with_margin(tiles, around, margin, volume.local(balls.name))
             unite_with_balls(
                 volume.local(balls.name).reshape(-1), SOFTNESS * self.refinement,
                 volume.local("distance").reshape(-1),
@@ -263,6 +278,6 @@ def collect_values(level_set: LiquidLevelSet, name: str, values: Array, *, weigh
         particles.local("position"), np.ascontiguousarray(values, volume.dtype), weight,
         particles.offsets, particles.buckets.coords, particles.domain.bucket_size, tiles,
     )  # fmt: skip
-    around = tiles_around(volume.buckets, level_set.rows)
-    collect_with_margin(tiles, around, 1, channel.values)
-    volume.add_ghosts_to_owners(name)
+    tiles, around = tiles_around(volume.buckets, level_set.rows, tiles)
+    collect_with_margin(tiles, around, 1, volume.local(name))
+    volume.mark_written(name)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.channels import motion_channels
+from loki_core.data.channels import check_values, motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
@@ -32,23 +32,74 @@ def seed(liquid: Hybrid, stream: Any) -> None:
     if not isinstance(stream, Mesh):
         raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
     if isinstance(stream, Surface) or hasattr(stream, "tetrahedra"):
-        add_particles(liquid, fill_mesh(liquid, stream, label), {})
-        return
+        _fill(liquid, stream, label)
+    else:
+        _take_points(liquid, stream, label)
+
+
+def _fill(liquid: Hybrid, mesh: Any, label: str) -> None:
+    """Fill a mesh; what is painted on its points is what the particles nearest to them have."""
+    from loki_core.objects.mesh_to_particles import Nearest, channels_of, make_room
+    from loki_core.objects.triangles import Triangles
+
+    place, painted = fill_mesh(liquid, mesh, label), mesh.channels["point"]
+    values: dict[str, Array] = {}
+    if painted and mesh.primitive_count:
+        names = [name for name in channels_of(mesh) if name in painted]
+        make_room(liquid.particles, mesh, names, label=label)
+        relative = liquid.scope.domain.to_relative(mesh.positions)
+        placed = Triangles.of(mesh, label=label).at(relative, label=label)
+        values = Nearest(placed, place).channels(mesh, liquid.particles, label=label)
+    add_particles(liquid, place, values)
+
+
+def _take_points(liquid: Hybrid, stream: Mesh, label: str) -> None:
+    """Let points be particles, with all their channels."""
     comm, count = liquid.scope.domain.comm, stream.point_count
     rows = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
     skipped = ("id", "position", *motion_channels(stream.channels["point"]))
-    values = {
-        name: array[rows] for name, array in stream.channels["point"].items() if name not in skipped
-    }
-    for name, array in values.items():
-        if array.dtype.kind == "f" and not np.isfinite(array).all():
-            bad = int(np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))[0])
-            raise InputError(f"{label}: {name}[{rows.start + bad}] is not finite")
+    values = {}
+    for name, array in stream.channels["point"].items():
+        if name in skipped:
+            continue
         if name not in liquid.particles.channels:
             dtype = liquid.particles.dtype if array.dtype.kind == "f" else array.dtype
             liquid.particles.add_channel(name, dtype, array.shape[1:])
+        _check(liquid, name, array, label)
+        values[name] = array[rows]
     position = liquid.scope.domain.to_relative(stream.positions[rows])
-    add_particles(liquid, position, values)
+    inside = _inside_box(liquid, position, label)
+    add_particles(liquid, position[inside], {name: a[inside] for name, a in values.items()})
+
+
+def _check(liquid: Hybrid, name: str, array: Array, label: str) -> None:
+    """Refuse values that particles cannot have."""
+    shape = liquid.particles.channel(name).shape
+    check_values(array, shape, label=f"{label}: {name}")
+    if name == "velocity":
+        fastest, speed = float(liquid.scope.settings.maximum_speed), np.linalg.norm(array, axis=1)
+        if np.any(speed > fastest):
+            row = int(np.argmax(speed))
+            raise InputError(
+                f"{label}: velocity[{row}] = {array[row].tolist()} m/s; at most maximum_speed = "
+                f"{fastest:g} m/s is expected"
+            )
+
+
+def _inside_box(liquid: Hybrid, position: Array, label: str) -> NDArray[np.bool_]:
+    """Which points are in the domain box, or so near that its walls take them in. Collective."""
+    domain, near = liquid.scope.domain, liquid.voxel_size
+    lower, upper = domain.relative_lower - near, domain.relative_upper + near
+    inside = (position >= lower) & (position <= upper) | np.array(domain.periodic)
+    kept: NDArray[np.bool_] = inside.all(axis=1)
+    left_out = domain.comm.total(int(np.count_nonzero(~kept)))
+    if left_out:
+        total = domain.comm.total(len(kept))
+        liquid.tell_once(
+            f"{label}: {left_out:,} of {total:,} points are outside of the domain box, from "
+            f"{domain.lower.tolist()} to {domain.upper.tolist()} m, and are left out"
+        )
+    return kept
 
 
 def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> None:
@@ -63,10 +114,13 @@ def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> 
     particles.append({"position": position.astype(particles.dtype), **values}, ids=ids)
 
 
-def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
-    """Places inside a mesh, in Buckets of this rank, relative to the origin [m].
+def fill_mesh(liquid: Hybrid, mesh: Any, label: str, *, shell: float | None = None) -> Array:
+    """Places inside a mesh, in Buckets of this rank, relative to the origin [m]. Collective.
 
     They come in the order of the curve, so that ids do not depend on the number of ranks.
+
+    Args:
+        shell: Thickness of the layer on its faces that is meant instead of the inside [m].
     """
     from loki_core.objects.triangles import Triangles
 
@@ -75,20 +129,47 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str) -> Array:
     if placed.is_empty:
         return np.empty((0, 3))
     lower, upper = mesh.bounds()
+    if shell is not None:
+        lower, upper = lower - 0.5 * shell, upper + 0.5 * shell
     # Along a periodic axis a long mesh comes to a Bucket more than once.
     coords = np.unique(around_box(domain, lower, upper, liquid.path), axis=0)
     coords = coords[np.argsort(domain.keys(coords), kind="stable")]
     found = [np.empty((0, 3))]
     for start in range(0, len(coords), BUCKETS_AT_ONCE):
-        found.append(_inside(liquid, placed, coords[start : start + BUCKETS_AT_ONCE]))
-    return np.concatenate(found)
+        found.append(_inside(liquid, placed, coords[start : start + BUCKETS_AT_ONCE], shell))
+    place = np.concatenate(found)
+    if domain.comm.total(len(place)) == 0:
+        _warn_of_nothing(liquid, placed, label, shell)
+    return place
 
 
-def _inside(liquid: Hybrid, placed: Any, coords: NDArray[np.int32]) -> Array:
-    """Places of Buckets that lie inside a mesh and the domain box."""
+def _warn_of_nothing(liquid: Hybrid, placed: Any, label: str, shell: float | None) -> None:
+    """Say why a mesh holds no liquid, so far as that can be seen."""
+    expected = "the mesh is to be closed, at least a voxel wide and inside the domain box"
+    if shell is not None:
+        expected = "the mesh is to be inside the domain box"
+    is_open = "" if placed.triangles.is_closed else ", it has holes"
+    liquid.tell_once(
+        f"{label} has {placed.triangles.count:,} triangles{is_open}, and not one place for a "
+        f"particle; {expected}"
+    )
+
+
+def _inside(
+    liquid: Hybrid, placed: Any, coords: NDArray[np.int32], shell: float | None = None
+) -> Array:
+    """Places of Buckets that lie inside a mesh, or in a shell on it, and in the domain box."""
     domain = liquid.scope.domain
     regular, place = lattice(liquid, coords)
     inside = np.all((regular > domain.relative_lower) & (regular < domain.relative_upper), axis=1)
+    if shell is not None:
+        from loki_core.objects.mesh_to_particles import Nearest
+
+        near = placed.are_near(coords, size=domain.bucket_size, reach=shell)
+        inside &= np.repeat(near, len(regular) // len(coords))
+        inside[inside] = Nearest(placed, regular[inside]).distance <= 0.5 * shell
+        layer: Array = place[inside]
+        return layer
     # Where no triangle is near, all of a Bucket is inside or nothing.
     whole = ~placed.are_near(coords, size=domain.bucket_size, reach=liquid.voxel_size)
     full = placed.winding((coords + 0.5) * domain.bucket_size) > 0.5

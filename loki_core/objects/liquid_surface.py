@@ -22,6 +22,7 @@ from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.surface_channels import means_at_places, means_at_voxels
 from loki_core.objects.hybrid import Hybrid, HybridObject
 from loki_core.objects.iso_surface import find_iso_surface
+from loki_core.objects.liquid_field import field_of
 from loki_core.objects.liquid_level_set import BAND, LiquidLevelSet
 from loki_core.objects.object import Object, Scope
 from loki_core.pipeline.stages import Stage
@@ -40,8 +41,9 @@ class LiquidSurface(Behavior, kind="object"):
     )
     output: str = parameter(
         "mesh",
-        choices=("mesh", "level_set"),
-        doc="A closed mesh of triangles, or voxels with the distance, which export as VDB.",
+        choices=("mesh", "level_set", "field"),
+        doc="A closed mesh of triangles; voxels with the distance; or the voxels of the liquid "
+        "with density and velocity, all through it. Voxels export as VDB.",
     )
     refinement: int = parameter(
         2,
@@ -121,6 +123,9 @@ class SurfaceOfLiquid(Object):
             self._shown = self._nothing()
             return
         settings = self.settings
+        if self.behavior.output == "field":
+            self._shown = field_of(self.liquid, tuple(self._carried()))
+            return
         level_set = LiquidLevelSet(
             self.liquid,
             refinement=self.behavior.refinement,

@@ -137,6 +137,14 @@ class Object(TaskOwner):
 
     # -- coupling of points ----------------------------------------------------------------
 
+    def points_in(self, fluid: Any) -> Object | None:
+        """What of this Object meets a fluid point by point, as an Object with particles, if any."""
+        return self if "particles" in self.data else None
+
+    def drag_shares(self) -> NDArray[np.float64] | None:
+        """How much of its drag each point has, shape [n]; None for all of it."""
+        return None
+
     def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Unit tangents [n, 3] and lengths [n] of the filaments that points stand for, if any."""
         return None

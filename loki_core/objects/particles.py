@@ -25,11 +25,10 @@ from loki_core.data.channels import motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
-from loki_core.errors import DivergenceError, InputError
+from loki_core.errors import InputError
 from loki_core.kernels.emission import fill_uniforms
 from loki_core.kernels.lagrangian_step import (
     begin_step,
-    first_bad_row,
     keep_in_box,
     largest_speed,
     move_iterate,
@@ -43,6 +42,14 @@ from loki_core.objects.particle_source import (
     UNIFORMS_PER_PLACE,
     inherited_channels,
     places_on,
+)
+from loki_core.objects.particle_state import (
+    implausible_particle,
+    kept_count,
+    read_particles,
+    sort_moved,
+    world_positions,
+    write_particles,
 )
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -327,12 +334,7 @@ class Particles(Joinable):
     @task(Stage.REBUCKET, layout=("particles",))
     def rebucket(self, access: Access, step: Step) -> None:
         """Sort by Bucket, move particles to their ranks, drop dead ones."""
-        try:
-            self.particles.rebucketize()
-        except InputError as error:  # not the user's input any more: a state that went bad
-            failure = DivergenceError(str(error))
-            failure.together = error.together
-            raise failure from error
+        sort_moved(self.particles)
 
     # -- the step --------------------------------------------------------------------------
 
@@ -434,19 +436,7 @@ class Particles(Joinable):
             self.particles.local("position")[:] += dt * change
 
     def check_state(self) -> str | None:
-        kept = self.particles.kept()
-        position, velocity = self.particles.local("position"), self.particles.local("velocity")
-        maximum = float(self.scope.settings.maximum_speed)
-        reach = self.scope.domain.reach
-        row = int(first_bad_row(position[kept], velocity[kept], maximum, reach))
-        if row < 0:
-            return None
-        particle = int(self.particles.local("id")[kept][row])
-        return (
-            f"particle id {particle} has position {position[kept][row].tolist()} m and velocity "
-            f"{velocity[kept][row].tolist()} m/s: not finite, faster than {maximum:g} m/s, or "
-            f"farther than {reach:g} m from the domain's origin"
-        )
+        return implausible_particle(self.particles, float(self.scope.settings.maximum_speed))
 
     def newton_change(self) -> float:
         if self.is_joined:
@@ -456,17 +446,12 @@ class Particles(Joinable):
         return change / speed if speed > 0.0 else change
 
     def count(self) -> int:
-        kept = self.particles.kept()
-        return self.particles.count if isinstance(kept, slice) else int(np.count_nonzero(kept))
+        return kept_count(self.particles)
 
     def output(self) -> Points:
         """Positions, velocities, ids and the user's channels, in world space."""
         kept = self.particles.kept()
-        domain = self.scope.domain
-        position = self.particles.local("position")[kept]
-        # World positions keep the storage precision unless the origin needs more digits.
-        world = domain.to_world(position) if np.any(domain.origin) else position.copy()
-        points = Points(world)
+        points = Points(world_positions(self.particles))
         for name in (*OUTPUT_CHANNELS, *self.vertex_channels()):
             points.set_channel("point", name, self.particles.local(name)[kept].copy())
         for name, array in self.details.items():
@@ -475,33 +460,11 @@ class Particles(Joinable):
 
     def read(self, channel: str) -> tuple[NDArray[np.int64], NDArray[Any]]:
         """Ids and values of this rank's particles; positions in world space."""
-        kept = self.particles.kept()
-        values = self.particles.local(channel)[kept]
-        if channel == "position":
-            values = self.scope.domain.to_world(values)
-        return self.particles.local("id")[kept], values
+        return read_particles(self.particles, channel)
 
     def write(self, channel: str, values: NDArray[Any]) -> None:
         """Set a channel of all particles, ordered by id; positions in world space."""
-        comm = self.scope.domain.comm
-        kept = self.particles.kept()
-        mine = self.particles.local("id")[kept]
-        ids = np.sort(np.concatenate(comm.all_gather(mine)))
-        values = np.asarray(values)
-        if channel not in self.particles.channels:
-            self.particles.add_channel(channel, values.dtype, values.shape[1:])
-        expected = (len(ids), *self.particles.channel(channel).shape)
-        if values.shape != expected:
-            raise InputError(
-                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
-            )
-        chosen = values[np.searchsorted(ids, mine)]
-        if channel == "position":
-            chosen = self.scope.domain.to_relative(chosen)
-        self.particles.local(channel)[kept] = chosen
-        self.particles.mark_written(channel)
-        if channel == "position":
-            self.particles.rebucketize()
+        write_particles(self.particles, channel, values)
 
     def state(self) -> dict[str, Any]:
         return {"emission_debt": self.emission_debt}

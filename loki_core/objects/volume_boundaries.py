@@ -58,7 +58,7 @@ def classify(item: Fluid, surroundings: Surroundings) -> None:
 
         # Solids write it on the faces that they touch now, not where they were before.
         volume.local("solid_velocity")[:] = 0.0
-        add_solids(volume, item.colliders)
+        item.cut_faces = add_solids(volume, item.colliders)
 
 
 def hold_walls(item: Fluid, surroundings: Surroundings, faces: Array) -> None:

@@ -8,7 +8,9 @@ keep their volume, and both feel the gradient of the one pressure (Stomakhin et 
 so the pressure matrix has on each face the mobility (1 - phi) m + W^T V (rho V / m) / h^3: the
 solids' inertia as compliance. Without compliance the solids are walls that move as they do. The
 pressure is that against the ambient air at rest; the weight of the displaced air, -rho V g, is the
-hydrostatic part of buoyancy, which points feel in their own solve. The gas keeps the mass of whole
+hydrostatic part of buoyancy, which points feel in their own solve. A liquid's pressure has its
+weight in it: there points feel the gradient of the last step in their solve, together with drag,
+and what is new of it after the step. The gas keeps the mass of whole
 faces: every face takes the whole of -dt grad p, with or without solids in it. So there is no part
 of its momentum that is the reaction to these points, and the account of what was exchanged tells
 what points and walls got, and that the fluid's side is not measured.
@@ -52,7 +54,7 @@ class CoupledBuoyancyOperator(Behavior, kind="operator"):
         if self.direction == "off":
             return []
         fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
-        solids = [item for item in scope.objects if "particles" in item.data]
+        solids = [item for item in scope.objects if "particles" in item.data and item not in fluids]
         return [CoupledBuoyancyAction(self, solid, fluid) for solid in solids for fluid in fluids]
 
 
@@ -72,6 +74,7 @@ class CoupledBuoyancyAction(Operator):
         if self.pushes_fluid:
             fluid.need_pores()
         self.boundary = Boundary.between(target, fluid)
+        self._lift: Float = np.zeros((0, 3))  # force that points feel in their own solve [N]
 
     @property
     def pushes_solids(self) -> bool:
@@ -80,6 +83,11 @@ class CoupledBuoyancyAction(Operator):
     @property
     def pushes_fluid(self) -> bool:
         return self.behavior.direction in ("two_way", "solids_to_fluid")
+
+    @property
+    def place(self) -> str:
+        """Which points in which fluid."""
+        return f"{self.target.path} in {self.fluid.path}"
 
     def weights(self) -> Weights:
         """Most of the work is with points in the Buckets of the fluid."""
@@ -96,16 +104,41 @@ class CoupledBuoyancyAction(Operator):
             if wanted:
                 yield one
 
-    @task(Stage.EVALUATE_FORCES, reads=("particles.mass",), accumulates=("particles.force",))
+    @task(
+        Stage.EVALUATE_FORCES,
+        reads=("particles.position", "volume.pressure", "volume.open_fraction"),
+        accumulates=("particles.force",),
+    )
     def lift(self, access: Access, step: Step) -> None:
-        """Add the weight of the displaced ambient air, upwards."""
-        total = np.zeros(3)
-        for acceleration in self.fluid.uniform_forces:
-            total += acceleration()
-        ambient = self.fluid.settings.ambient_density
-        density = float(self.fluid.settings.density if ambient is None else ambient)
-        self._lift = -(density * self.target.point_volumes())[:, None] * total
+        """Add the weight of the displaced ambient air, upwards, or the push of a liquid so far."""
+        if self.fluid.is_liquid:
+            self.boundary.refresh(step)
+            self._lift = self._push(step.dt) / step.dt
+        else:
+            ambient = self.fluid.settings.ambient_density
+            density = float(self.fluid.settings.density if ambient is None else ambient)
+            total = np.zeros(3)
+            for acceleration in self.fluid.uniform_forces:
+                total += acceleration()
+            self._lift = -(density * self.target.point_volumes())[:, None] * total
         access["particles.force"][:] += self._lift
+
+    def _push(self, dt: float) -> Float:
+        """Impulse of the present pressure on points in a time dt [N s]. Collective."""
+        projector = self.fluid.projector
+        if projector is None:
+            return np.zeros((self.target.data["particles"].count, 3))
+        change: Float
+        if self.fluid.is_liquid:  # which rests on its walls: there is no push across these
+            volume = self.fluid.volume
+            volume.refresh("open_fraction", corners=True)
+            is_open = (volume.with_ghosts("open_fraction") > 0.0).astype(volume.dtype)
+            change = self.boundary.gather_open(projector.gradient_push(dt), is_open)
+        else:
+            change = self.boundary.gather(projector.gradient_push(dt))
+        displaced = float(self.fluid.settings.density) * self.target.point_volumes()
+        push: Float = displaced[:, None] * change
+        return push
 
     @task(
         Stage.TRANSFER_SOLIDS_TO_GRID,
@@ -122,6 +155,9 @@ class CoupledBuoyancyAction(Operator):
         give = space * lightness * (self.behavior.compliance and self.pushes_solids)
         three = np.ones(3)
         velocity = access["particles.velocity"]
+        if self.fluid.is_liquid and self.pushes_solids:  # whose whole pressure is yet to be found
+            felt = self._lift / access["particles.mass"][:, None]
+            velocity = velocity - np.where(held[:, None], step.dt * felt, 0.0)
         share = access["volume.solid_share"]
         self.boundary.splat(
             (space[:, None] * three, share),
@@ -143,13 +179,12 @@ class CoupledBuoyancyAction(Operator):
         """Give points their part of the pressure gradient."""
         impulse = step.dt * self._lift
         before = np.array(self.target.data["particles"].local("velocity"), np.float64)
-        projector = self.fluid.projector
-        if projector is not None:
+        if self.fluid.projector is not None:
             if not self.boundary.is_of(step):
                 self.boundary.refresh(step)
-            change = self.boundary.gather(projector.gradient_push(step.dt))
-            displaced = float(self.fluid.settings.density) * self.target.point_volumes()
-            push = displaced[:, None] * change
+            push = self._push(step.dt)
+            if self.fluid.is_liquid:
+                push -= impulse
             self.target.push_points(push, step.dt)
             impulse = impulse + push
         after = np.asarray(self.target.data["particles"].local("velocity"), np.float64)

@@ -1,9 +1,13 @@
-"""Liquid Source: liquid that comes out of a mesh, and Liquid Sink, where it goes.
+"""Liquid Source: liquid that comes out of a mesh.
 
-In every substep the places inside the source that no particle is near are filled, as the start is:
-at `velocity` v the source so gives its cross-section times v. A `flux` holds it back to a volume a
-second; places are then taken in a random order that is the same for any number of ranks. Places in
-solids stay empty.
+In every substep the places in the source that no particle is near are filled, as the start is: at
+`velocity` v the source so gives its cross-section times v. In the source is what is inside the
+mesh, or, for a shell, near its faces. A `flux` holds it back to a volume a second, `capacity` to so
+many particles in all; places are then taken in a random order that is the same for any number of
+ranks. Places in solids stay empty.
+
+New particles have the mesh's channels at the nearest place on it: colour, temperature, what was
+painted; a `velocity` of its points is added to that of the source.
 """
 
 from __future__ import annotations
@@ -16,8 +20,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
-from loki_core.errors import InputError
-from loki_core.operators.operator import Operator
+from loki_core.operators.liquid_mesh import LiquidMesh, no_faces
 from loki_core.pipeline.task import Step
 
 Array = NDArray[Any]
@@ -26,9 +29,20 @@ Array = NDArray[Any]
 class LiquidSource(Behavior, kind="operator"):
     """Let liquid come out of a mesh."""
 
-    source: str | None = parameter(None, kind="stream", doc="Closed mesh that is kept full.")
+    source: str | None = parameter(None, kind="stream", doc="Mesh that is kept full.")
+    mode: str = parameter(
+        "inside",
+        choices=("inside", "shell"),
+        doc="What is kept full: the inside of a closed mesh, or a shell on the faces of any mesh.",
+    )
+    thickness: float = parameter(
+        0.0, unit="m", minimum=0.0, doc="Thickness of a shell; it is a voxel at least."
+    )
     velocity: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="Velocity of what comes out."
+    )
+    normal_velocity: float = parameter(
+        0.0, unit="m/s", doc="Velocity along the normals of the mesh, which is added."
     )
     flux: float | None = parameter(
         None,
@@ -36,69 +50,36 @@ class LiquidSource(Behavior, kind="operator"):
         minimum=0.0,
         doc="Most liquid that comes out in a second; none keeps the source full.",
     )
+    capacity: int | None = parameter(
+        None, minimum=0, doc="Particles of the liquid from which on nothing more comes out."
+    )
+    channels: tuple[str, ...] = parameter(
+        (),
+        doc="Channels of the mesh that new particles get, beside those that the liquid has "
+        'already; "Cd?" where the mesh has one.',
+    )
 
     def empty_stream(self, parameter_name: str) -> Surface:
         """No faces."""
-        return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
+        return no_faces()
 
     def create(self, scope: Any) -> list[Any]:
         """Make one Action for each liquid, if there is a source."""
         return super().create(scope) if self.source is not None else []
 
 
-class LiquidSink(Behavior, kind="operator"):
-    """Take away the liquid inside a mesh."""
-
-    source: str | None = parameter(None, kind="stream", doc="Closed mesh that swallows liquid.")
-
-    def empty_stream(self, parameter_name: str) -> Surface:
-        """No faces."""
-        return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
-
-    def create(self, scope: Any) -> list[Any]:
-        """Make one Action for each liquid, if there is a sink."""
-        return super().create(scope) if self.source is not None else []
-
-
-class _LiquidMesh(Operator):
-    """A mesh in which particles come or go."""
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Only on liquids."""
-        return hasattr(item, "liquid_sources")
-
-    def placed(self) -> Any:
-        """The mesh as it is now, relative to the domain's origin."""
-        from loki_core.objects.triangles import Triangles
-
-        mesh = self.target.scope.inputs[self.behavior.source]
-        label = f'{self.path}: source "{self.behavior.source}"'
-        if not isinstance(mesh, Surface) and not hasattr(mesh, "tetrahedra"):
-            raise InputError(f"{label} is a {type(mesh).__name__}; a closed mesh is expected")
-        place = self.target.scope.domain.to_relative(mesh.positions)
-        return Triangles.of(mesh, label=label).at(place, label=label)
-
-    def near(self, placed: Any) -> NDArray[np.bool_]:
-        """Which local particles are in Buckets that the mesh's box touches, shape [n]."""
-        particles, size = self.target.particles, self.target.scope.domain.bucket_size
-        corners = placed.tree.corners.reshape(-1, 3)
-        lower = np.floor(corners.min(axis=0) / size)
-        upper = np.floor(corners.max(axis=0) / size)
-        coords = particles.buckets.local_coords
-        chosen = np.all((coords >= lower) & (coords <= upper), axis=1)
-        counts = np.diff(particles.offsets[: len(coords) + 1])
-        return np.repeat(chosen, counts)
-
-
-class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
+class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
     """Fills one liquid from the source."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self.debt = 0.0  # volume that is due [m^3]
-        self._places: tuple[Any, Any, Array] | None = None  # of a mesh, in Buckets of these cuts
+        self._places: tuple[Any, Any, Array] | None = None  # of a placed mesh, by these cuts
         target.liquid_sources.append(self)
+        if behavior.channels:
+            from loki_core.objects.mesh_to_particles import make_room
+
+            make_room(target.particles, self.mesh, behavior.channels, label=self.label)
 
     def emit(self, step: Step) -> None:
         """Add what is missing in the source. The particles are in their Buckets. Collective."""
@@ -106,31 +87,69 @@ class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
 
         target, placed = self.target, self.placed()
         place = self._inside(placed)
-        if len(place):
-            place = place[~self._is_taken(place, placed)]
-        place = self._due(place[self._is_free(place)], step)
+        place = place[self._is_free(place)]
+        taken, present = self._is_taken(place, placed)
+        # A source that is full is full, wherever in it the particles are.
+        missing = target.scope.domain.comm.total(len(place) - present)
+        place = self._due(place[~taken], missing, step)
+        target.account.note("emitted", len(place))
+        add_particles(target, place, self._values(place, placed))
+
+    @property
+    def speed(self) -> float:
+        """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
+        given = float(np.linalg.norm(self.settings.velocity))
+        given += abs(float(self.settings.normal_velocity))
+        own = self.mesh.channels["point"].get("velocity", np.zeros((0, 3)))
+        return given + float(np.linalg.norm(own, axis=-1).max(initial=0.0))
+
+    @property
+    def shell(self) -> float | None:
+        """Thickness of the shell [m], if it is one."""
+        if self.behavior.mode != "shell":
+            return None
+        return max(float(self.settings.thickness), float(self.target.voxel_size))
+
+    def _values(self, place: Array, placed: Any) -> dict[str, Array]:
+        """What new particles carry."""
+        from loki_core.objects.mesh_to_particles import Nearest
+
         velocity = np.tile(np.asarray(self.settings.velocity, np.float64), (len(place), 1))
-        add_particles(target, place, {"velocity": velocity})
+        mesh, along = self.mesh, float(self.settings.normal_velocity)
+        if not len(place) or not (along or any(mesh.channels.values())):
+            return {"velocity": velocity}
+        nearest = Nearest(placed, place)
+        values = nearest.channels(mesh, self.target.particles, label=self.label)
+        velocity += values.pop("velocity", np.zeros(3))
+        if along:
+            velocity += along * nearest.normals()
+        return {**values, "velocity": velocity}
 
     def _inside(self, placed: Any) -> Array:
         """Places in the source, in Buckets of this rank; found anew when the mesh is another."""
         from loki_core.objects.liquid_seeding import fill_mesh
 
-        target, name = self.target, self.behavior.source
-        mesh, cuts = target.scope.inputs[name], target.scope.domain.cuts
+        target, cuts = self.target, self.target.scope.domain.cuts
         known = self._places
-        if known is None or known[0] is not mesh or not np.array_equal(known[1], cuts):
-            label = f'{self.path}: source "{name}"'
-            place = np.empty((0, 3)) if placed.is_empty else fill_mesh(target, mesh, label)
-            self._places = known = (mesh, cuts, place)
+        if known is None or known[0] is not placed or not np.array_equal(known[1], cuts):
+            place = np.empty((0, 3))
+            if not placed.is_empty:
+                place = fill_mesh(target, self.mesh, self.label, shell=self.shell)
+            self._places = known = (placed, cuts, place)
         return known[2]
 
-    def _is_taken(self, place: Array, placed: Any) -> NDArray[np.bool_]:
-        """Which places have a particle in their part of a voxel, or are in a voxel that is full."""
+    def _is_taken(self, place: Array, placed: Any) -> tuple[NDArray[np.bool_], int]:
+        """Which places have a particle in their part of a voxel, or are in a voxel that is full.
+
+        And how many particles of this rank are in such parts.
+        """
         target = self.target
+        if not len(place):
+            return np.empty(0, bool), 0
         size, spacing = target.voxel_size, target.voxel_size * np.cbrt(target.particle_share)
         position = target.particles.local("position")[self.near(placed)]
-        taken = np.isin(_codes(place, spacing), _codes(position, spacing))
+        parts, held = _codes(place, spacing), _codes(position, spacing)
+        taken = np.isin(parts, held)
         voxels, counts = np.unique(_codes(position, size), return_counts=True)
         wanted = _codes(place, size)
         at = np.minimum(np.searchsorted(voxels, wanted), max(len(voxels) - 1, 0))
@@ -143,8 +162,7 @@ class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
         first = np.searchsorted(wanted[order], wanted[order], side="left")
         rank = np.empty(len(place), np.int64)
         rank[order] = np.arange(len(place)) - first
-        full: NDArray[np.bool_] = taken | (rank >= room)
-        return full
+        return taken | (rank >= room), int(np.count_nonzero(np.isin(held, parts)))
 
     def _is_free(self, place: Array) -> NDArray[np.bool_]:
         """Which places are in no solid."""
@@ -154,23 +172,42 @@ class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
                 free &= collider.sample(place).distance > 0.0
         return free
 
-    def _due(self, place: Array, step: Step) -> Array:
-        """The places that the flux leaves, in the order of the curve. Collective."""
-        if self.settings.flux is None:
-            return place
+    def _due(self, place: Array, missing: int, step: Step) -> Array:
+        """The places that are filled, in the order of the curve. Collective.
+
+        Args:
+            missing: Particles that the whole source lacks.
+        """
+        flux, room = self.settings.flux, self._room()
         target = self.target
-        comm, volume = target.scope.domain.comm, target.particle_share * target.voxel_size**3
-        self.debt += float(self.settings.flux) * step.dt
-        wanted = int(self.debt / volume + 1e-9)
+        comm, volume = target.scope.domain.comm, target.particle_volume
+        total = comm.total(len(place))
+        count = max(0, min(missing, total))
+        if room is not None and room < count:
+            count = room
+            target.tell_once(
+                f"{self.path}: the liquid has {self.settings.capacity:,} particles, its capacity; "
+                "nothing more comes out of the source while it has them"
+            )
+        if flux is not None:
+            self.debt += float(flux) * step.dt
+            count = min(int(self.debt / volume + 1e-9), count)
+            # What finds no room now comes later, but not all at once.
+            self.debt = min(self.debt - count * volume, float(flux) * step.dt + volume)
+        if count in (0, total):
+            return place[: len(place) if count else 0]
         drawn = _draw(place, target, step, self.path)
         everyone = np.sort(np.concatenate(comm.all_gather(drawn)))
-        count = min(wanted, len(everyone))
-        # What finds no room now comes later, but not all at once.
-        self.debt = min(self.debt - count * volume, float(self.settings.flux) * step.dt + volume)
-        if count == 0:
-            return place[:0]
         chosen: Array = place[drawn <= everyone[count - 1]]
         return chosen
+
+    def _room(self) -> int | None:
+        """How many particles the capacity leaves, if it is limited. Collective."""
+        if self.settings.capacity is None:
+            return None
+        target = self.target
+        present: int = target.scope.domain.comm.total(target.particles.count)
+        return max(0, int(self.settings.capacity) - present)
 
     def state(self) -> dict[str, Any]:
         """What is due."""
@@ -179,25 +216,6 @@ class LiquidSourceAction(_LiquidMesh, behavior=LiquidSource):
     def restore(self, state: dict[str, Any]) -> None:
         """Take it back."""
         self.debt = float(state.get("debt", 0.0))
-
-
-class LiquidSinkAction(_LiquidMesh, behavior=LiquidSink):
-    """Empties one liquid in the sink."""
-
-    def __init__(self, behavior: Any, target: Any) -> None:
-        super().__init__(behavior, target)
-        target.liquid_sinks.append(self)
-
-    def drain(self) -> None:
-        """Take particles away that are in the sink."""
-        particles, placed = self.target.particles, self.placed()
-        if placed.is_empty:
-            return
-        rows = np.flatnonzero(self.near(placed))
-        position = particles.local("position")[rows].astype(np.float64)
-        gone = np.zeros(particles.count, bool)
-        gone[rows[placed.winding(position) > 0.5]] = True
-        particles.remove(gone)
 
 
 def _codes(place: Array, spacing: float) -> NDArray[np.int64]:

@@ -12,20 +12,23 @@ Positions are world positions.
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
+from loki_core.errors import DivergenceError, SetupError
 from loki_core.expressions import ChannelType
 from loki_core.expressions.expression_behavior import (
     ExpressionAction,
     ExpressionBehavior,
     channel_kind,
 )
-from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.stages import USER_STAGES, Stage
 from loki_core.pipeline.task import Step, task
 
 #: Channels that an expression must not change: the Object's own bookkeeping.
@@ -36,6 +39,11 @@ _NEW_CHANNEL_TYPES = {
     "int": (np.int32, ()),
     "bool": (np.bool_, ()),
 }
+
+
+def names_in(snippet: str) -> list[str]:
+    """Words of a snippet, sorted; whether it is one is checked elsewhere."""
+    return sorted(set(re.findall(r"[A-Za-z_]\w*", snippet)))
 
 
 class ParticleExpression(ExpressionBehavior):
@@ -61,6 +69,9 @@ class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         particles = target.data["particles"]
+        if hasattr(target, "offer_channel"):
+            for name in names_in(behavior.expression):
+                target.offer_channel(name)
         for name, kind in behavior.channels_to_create():
             dtype, shape = _NEW_CHANNEL_TYPES[kind or "float"]
             dtype = particles.dtype if dtype is np.float32 else dtype
@@ -90,5 +101,39 @@ class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
         if shift:  # stored positions are relative; the user's are the world's
             arrays["position"] = arrays["position"] + origin
         self.run_on(arrays, step, count=particles.count)
+        self._check_motion(arrays)
         if shift and "position" in checked.writes:
             access["particles.position"][:] = arrays["position"] - origin
+        if "position" in checked.writes and hasattr(self.target, "hold_inside"):
+            self.target.hold_inside()
+
+    def _check_motion(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Refuse places and velocities that are not finite before anything is made of them."""
+        particles = self.target.data["particles"]
+        for name in ("position", "velocity"):
+            if name in self.checked.writes:
+                finite = np.isfinite(arrays[name][: particles.count]).all(axis=1)
+                if not finite.all():
+                    row = int(np.argmin(finite))
+                    raise DivergenceError(
+                        f"{self.path}.expression: {name} of particle id "
+                        f"{int(particles.local('id')[row])} of {self.target.path} is "
+                        f"{arrays[name][row].tolist()}; finite numbers are expected"
+                    )
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Declare what the snippet touches.
+
+        Raises:
+            SetupError: It moves particles at a Stage at which they have to stay in their Buckets.
+        """
+        stage, declaration = super().declare(name, stage, declaration)
+        allowed = getattr(self.target, "stages_to_move", USER_STAGES)
+        if "particles.position" in declaration.writes and stage.name not in allowed:
+            raise SetupError(
+                f"{self.path}.expression moves particles of {self.target.path} at {stage.name}, "
+                f"where they are sorted already; a stage of {', '.join(allowed)} is expected"
+            )
+        return stage, declaration

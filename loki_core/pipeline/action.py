@@ -46,6 +46,12 @@ class Action(TaskOwner):
         data: dict[str, ChannelData] = self.target.data
         return data
 
+    @property
+    def place(self) -> str:
+        """What tells it from the other Actions of its Behavior."""
+        path: str = self.target.path
+        return path
+
     def update(self, settings: Behavior, time: float) -> None:
         """Take the parameter values of the current time [s]."""
         self.settings = settings

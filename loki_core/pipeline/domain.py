@@ -31,6 +31,9 @@ def make_domain(setup: SolverSetup, inputs: Mapping[str, Any], comm: Communicato
     lower, upper = _bounds(inputs, settings.domain_lower, settings.domain_upper)
     data_lower, data_upper = _bounds(inputs, None, None)
     near = 0.5 * (data_lower + data_upper) if inputs else 0.5 * (lower + upper)
+    # What lies far outside of the box must not take the origin away with it.
+    if settings.domain_lower is not None and settings.domain_upper is not None:
+        near = np.clip(near, lower, upper)
     conditions = [
         BoundaryCondition(side[axis])
         for axis in range(3)

@@ -319,7 +319,7 @@ class Solver:
         self._objects_of[path] = made
         for item in created:
             if not isinstance(item, Object):
-                item.path = path if len(created) == 1 else f"{path}[{item.target.path}]"
+                item.path = path if len(created) == 1 else f"{path}[{item.place}]"
                 self.actions.setdefault(path, []).append(item)
 
     def _schedule(self) -> Schedule:
@@ -417,6 +417,14 @@ class Solver:
             for some in self.actions.values()
             for action in some
             if hasattr(action, "exchange")
+        }
+
+    def accounts(self) -> dict[str, dict[str, float]]:
+        """Where the volume of every liquid came from and went, over all ranks [m^3]. Collective."""
+        return {
+            path: item.account_document()
+            for path, item in self.objects.items()
+            if hasattr(item, "account_document")
         }
 
     # -- the whole state -------------------------------------------------------------------

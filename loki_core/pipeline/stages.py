@@ -68,6 +68,9 @@ class Stage(Enum):
     )
     EVALUATE_FLUID_FORCES = _developer("newton", "Forces add f and df/dx on the faces of volumes")
     APPLY_FLUID_FORCES = _developer("newton", "u* by operator splitting, implicit in drag")
+    BALANCE_SURFACE = _developer(
+        "newton", "a first pressure meets surface tension, where viscous stress comes next"
+    )
     SOLVE_VISCOSITY = _developer("newton", "viscous stress")
     SOLVE_PRESSURE = _developer("newton", "incompressibility")
     FEED_BACK_TO_SOLIDS = _developer("newton", "fluid forces return to the solids")

@@ -80,6 +80,31 @@ def box_between(lower: tuple[float, float, float], upper: tuple[float, float, fl
     return box
 
 
+def turned(outline: list[tuple[float, float]], sides: int = 48) -> Surface:
+    """Return the closed surface of an outline that is turned about the y axis.
+
+    Args:
+        outline: Corners as radius and height [m], from the axis against the clock.
+        sides: Corners of a turn.
+    """
+    angle = np.arange(sides) * (2.0 * np.pi / sides)
+    radius, height = np.array(outline).T
+    places = np.stack(
+        np.broadcast_arrays(
+            radius * np.cos(angle)[:, None], height, -radius * np.sin(angle)[:, None]
+        ),
+        axis=-1,
+    )
+    corner = np.arange(sides * len(outline)).reshape(sides, len(outline))
+    corner[:, radius == 0.0] = corner[0, radius == 0.0]  # one point on the axis
+    beside, above = np.roll(corner, -1, axis=0), np.roll(corner, -1, axis=1)
+    across = np.roll(beside, -1, axis=1)
+    faces = np.stack((corner, beside, across, corner, across, above), axis=-1).reshape(-1, 3)
+    faces = faces[[len(set(face)) == 3 for face in faces.tolist()]]
+    used, faces = np.unique(faces, return_inverse=True)
+    return Surface.from_faces(places.reshape(-1, 3)[used], faces.reshape(-1, 3))
+
+
 def unit_line(pieces: int) -> Points:
     """Return the diagonal of a box of edge 1, shape [1, pieces + 1, 3]."""
     steps = np.linspace(-0.5, 0.5, pieces + 1)

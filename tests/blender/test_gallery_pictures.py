@@ -19,6 +19,7 @@ from bridges.standalone.gallery import example_names, find_example
 from bridges.standalone.scene import streams_at
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
+from loki_graph.nodes.shape_source import box_between
 
 NAMES = picture_names()
 
@@ -32,6 +33,8 @@ def stand_in(behavior: Any, inputs: dict[str, Any]) -> Any:
         drops = Points(np.zeros((5, 3)))
         drops.set_channel("point", "heat", np.linspace(0.0, 1.0, 5))
         return drops
+    if kind in ("HybridObject", "LiquidSurface"):
+        return box_between((0.0, 0.0, 0.0), (0.1, 0.1, 0.1))
     blob = {"density": np.ones((1, 8, 8, 8), np.float32)}
     return Voxels.from_dense(blob | {"temperature": 600.0 * blob["density"]}, (0.0, 0.0, 0.0), 0.1)
 

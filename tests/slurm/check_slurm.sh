@@ -20,8 +20,9 @@ set -euo pipefail
 
 limit=0
 [ "${1:-}" = --time-limit ] && limit=1 && shift
-mkdir -p "${1:-/tmp/loki_slurm}"
-scratch=$(cd "${1:-/tmp/loki_slurm}" && pwd)
+scratch=${1:-$(mktemp -d)}
+mkdir -p "$scratch"
+scratch=$(cd "$scratch" && pwd)
 project=$(cd "$(dirname "$0")/../.." && pwd)
 wtloki=${WTLOKI:-$project/.venv/bin/wtloki}
 host=$(hostname -s)

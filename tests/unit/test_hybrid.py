@@ -112,26 +112,6 @@ def test_a_splash_keeps_its_volume():
     assert position.min() > 0.0 and position.max() < 1.0
 
 
-def test_a_drop_keeps_its_momentum():
-    """Without forces an off-centre drop in deformation keeps momentum and angular momentum."""
-    axis = (np.arange(16) + 0.5) * H / 2
-    x = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"), axis=-1).reshape(-1, 3)
-    x = x[np.linalg.norm(x - 0.25, axis=1) < 0.2] + [0.31, 0.27, 0.22]
-    r = x - x.mean(axis=0)
-    velocity = np.stack((-r[:, 0] - r[:, 1], r[:, 1] + r[:, 0], 0 * r[:, 2]), axis=1)
-    setup = lk.SolverSetup(
-        "drop",
-        lk.HybridObject(name="Water", voxel_size=H, input="water"),
-        lk.PressureMaterial(),
-        precision="double",
-        substeps=2,
-    )
-    solver = lk.Solver(setup, {"water": drops(x, velocity=velocity)})
-    speed = np.abs(velocity).max()
-    solver.run(6)
-    assert np.abs(solver.read("Water", "velocity").mean(axis=0)).max() < 2e-3 * speed
-
-
 def test_solids_hold_the_liquid():
     centre, radius = np.array([0.6, 0.2, 0.5]), 0.2
     solver = tank(

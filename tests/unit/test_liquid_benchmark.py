@@ -30,6 +30,11 @@ def apart(monkeypatch):
             "cells": particles // 8,
             "threads": 2,
             "peak_memory": 100_000_000 + 150 * particles,
+            "surface_seconds": 0.1,
+            "vdb_seconds": 4e-8 * particles,
+            "vdb_bytes": 4 * particles,
+            "vdb_voxels": particles,
+            "vdb_module": "openvdb",
         }
 
     def peer(n, *, frames, steps, band):
@@ -52,7 +57,7 @@ def test_figures_have_their_goals_and_definitions(apart):
     assert figures["cost_box_times_8"]["value"] == pytest.approx(1.0)
     assert figures["growth_double_liquid"]["value"] == pytest.approx(2.0)
     assert figures["bytes_per_particle"]["value"] == pytest.approx(150.0)
-    assert figures["vdb_fraction"]["value"] is None
+    assert figures["vdb_fraction"]["value"] == pytest.approx(0.01)  # of four steps
 
 
 def test_without_the_peer_the_reason_is_told(apart, monkeypatch):

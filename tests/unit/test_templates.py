@@ -17,13 +17,24 @@ from loki_graph.graph_document import graph_from_document
 from loki_graph.templates import Template, find_template, templates
 from loki_graph.templates.write_files import built_graphs
 
-NAMES = ("dam_break", "fountain", "grass", "hair_in_wind", "smoke_plume")
+NAMES = (
+    "dam_break",
+    "fountain",
+    "grass",
+    "hair_in_water",
+    "hair_in_wind",
+    "honey",
+    "smoke_plume",
+    "waterfall",
+)
 #: Changes that make each one small.
 SMALL: dict[str, dict[str, Any]] = {
     "fountain": {"rate": 2000.0},
     "grass": {"blade_count": 60, "wind_detail": 0.25},
+    "hair_in_water": {"stem_count": 40, "resolution": 0.08},
     "hair_in_wind": {"hair_count": 60, "wind_detail": 0.1},
     "smoke_plume": {"resolution": 0.08},
+    "waterfall": {"resolution": 0.08, "wind_detail": 0.16},
 }
 
 
@@ -131,6 +142,24 @@ def test_smoke_is_hot_and_rises() -> None:
     density, temperature = end.to_dense("density"), end.to_dense("temperature")
     assert density.max() > 0.5 and temperature.max() > 400.0
     assert end.to_dense("velocity")[1].max() > 0.1
+
+
+@pytest.mark.slow
+def test_weed_floats_up() -> None:
+    template = find_template("hair_in_water")
+    evaluator = Evaluator(small(template), host_inputs=template.suggested_inputs())
+    start, *_, end = (evaluator.evaluate("weed", frame) for frame in range(1, 9))
+    rise = (end.positions - start.positions)[end.offsets[1:] - 1, 1]  # of the tips
+    assert np.median(rise) > 0.005 and np.isfinite(end.positions).all()
+    surface = evaluator.evaluate("surface", 8)
+    assert 0.5 < surface.positions[:, 1].max() < 0.66
+
+
+@pytest.mark.slow
+def test_a_spring_falls_over_its_ledge() -> None:
+    *_, end = outputs(find_template("waterfall"), 16)
+    fallen = end.positions[:, 1] < 1.0
+    assert fallen.any() and end.positions[fallen, 0].min() > -0.5
 
 
 @pytest.mark.compiles

@@ -111,6 +111,12 @@ def drop_results() -> list[dict]:
     return [{"case": "elliptical_drop", "metric": "half axis", "curves": curves}]
 
 
+def oscillation_results() -> list[dict]:
+    times = np.linspace(0.0, 1.0, 25)
+    curves = {"n": 8, "dimension": 3, "times": times, "shapes": 0.05 * np.cos(6.0 * times)}
+    return [{"case": "drop_oscillation_flip", "metric": "frequency", "curves": curves}]
+
+
 def rod_results(case: str, **curves: np.ndarray) -> list[dict]:
     return [{"case": case, "metric": "shape", "curves": {"n": n, **curves}} for n in (32, 64)]
 
@@ -142,6 +148,7 @@ def friction_results() -> list[dict]:
 RESULTS = {
     "dahl": friction_results,
     "dam_break": column_results,
+    "drop_oscillation_flip": oscillation_results,
     "elliptical_drop": drop_results,
     "sloshing": tank_results,
     "rod_cantilever": cantilever_results,

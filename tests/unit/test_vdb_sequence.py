@@ -121,7 +121,6 @@ def test_with_openvdb_a_vector_is_one_grid(vectors_too):
         "cell.y": ("int64", 1),
         "cell.z": ("int64", 1),
     }
-    assert grids.left_out == []
     assert grids.classes == {"density": "fog volume", "distance": "level set"}
     assert grids.voxels.channel("temperature").background == 300.0
     assert grids.voxels.channel("velocity").background == 0.0
@@ -130,7 +129,6 @@ def test_with_openvdb_a_vector_is_one_grid(vectors_too):
 
 def test_without_openvdb_a_vector_is_three_grids(scalars_only, tmp_path):
     grids = grids_of(mixed())
-    assert grids.left_out == []
     grids.write(tmp_path / "mixed.vdb")
     found = read_vdb(tmp_path / "mixed.vdb")
     assert set(found.channels) == {

@@ -1,4 +1,4 @@
-"""Materials of the gallery: hair, skin, blades of grass, smoke and fire, glowing drops, floors."""
+"""Materials of the gallery: hair, skin, grass, smoke and fire, glowing drops, liquids, rock."""
 
 # SPDX-License-Identifier: GPL-3.0-or-later
 
@@ -175,15 +175,50 @@ def embers(channel: str, *, strength: float) -> Any:
     return nodes.material
 
 
-def water() -> Any:
-    """Return clear water."""
+def water(*, color: Color = (0.9, 0.97, 1.0), foam: float = 0.0) -> Any:
+    """Return water.
+
+    Args:
+        color: What is left of light at each of its surfaces.
+        foam: Part of light that these scatter, as where it is full of air.
+    """
     nodes = _Nodes("Water")
+    clear = nodes.add(
+        "BsdfPrincipled", base_color=color, roughness=0.02, ior=1.33, transmission_weight=1.0
+    )
+    white = nodes.add("BsdfPrincipled", base_color=(0.85, 0.9, 0.92), roughness=0.6)
+    both = nodes.add("MixShader", factor=foam)
+    for shader, place in ((clear, 1), (white, 2)):
+        nodes.link(shader, both.inputs[place])
+    nodes.link(both, nodes.output.inputs["Surface"])
+    return nodes.material
+
+
+def rock(color: Color) -> Any:
+    """Return rough stone: a colour with spots, and dents."""
+    nodes = _Nodes("Rock")
+    noise = nodes.add("TexNoise", scale=3.0, detail=8.0, roughness=0.65)
+    dark, light = ((part * color[0], part * color[1], part * color[2]) for part in (0.45, 1.35))
+    shader = nodes.add("BsdfPrincipled", roughness=0.8)
+    nodes.link(nodes.ramp(noise, [(0.3, dark), (0.7, light)]), shader.inputs["Base Color"])
+    dents = nodes.add("Bump", strength=0.8, distance=0.12)
+    nodes.link(noise, dents.inputs["Height"])
+    nodes.link(dents, shader.inputs["Normal"])
+    nodes.link(shader, nodes.output.inputs["Surface"])
+    return nodes.material
+
+
+def honey() -> Any:
+    """Return honey: clear, and amber where it is centimetres thick."""
+    nodes = _Nodes("Honey")
     shader = nodes.add(
         "BsdfPrincipled",
-        base_color=(0.9, 0.97, 1.0),
-        roughness=0.02,
-        ior=1.33,
+        base_color=(1.0, 0.93, 0.6),
+        roughness=0.03,
+        ior=1.49,
         transmission_weight=1.0,
     )
+    inside = nodes.add("VolumeAbsorption", color=(1.0, 0.68, 0.06), density=170.0)
     nodes.link(shader, nodes.output.inputs["Surface"])
+    nodes.link(inside, nodes.output.inputs["Volume"])
     return nodes.material

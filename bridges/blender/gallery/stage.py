@@ -172,6 +172,11 @@ def smooth(shown: Any, *, levels: int = 0) -> None:
         modifier.levels = modifier.render_levels = levels
 
 
+def let_light_in(shown: Any) -> None:
+    """Let a glassy thing throw no shadow: what is in it is lit as if light went straight on."""
+    shown.visible_shadow = False
+
+
 def mirrored_tiles(
     scene: Any, shown: Sequence[Any], *, width: float, places: Sequence[Place]
 ) -> None:

@@ -1,6 +1,8 @@
 """A dam that breaks against a ball, with colour; on any number of ranks.
 
-liquid_scene.py TARGET.npz [TRANSFER]
+liquid_scene.py TARGET.npz [TRANSFER | narrow_band [VISCOSITY]]
+
+With a viscosity [Pa s] it is that of the liquid at one end, and of each particle its own.
 """
 
 from __future__ import annotations
@@ -30,14 +32,25 @@ def ball():
     return lk.Surface.from_faces(places, np.array(mesh.faces))
 
 
-def setup(transfer="apic", **settings):
-    """Water in a closed tank."""
+def setup(word="apic", viscosity=None, **settings):
+    """Water in a closed tank, or something thicker."""
+    liquid = {"narrow_band": 2} if word == "narrow_band" else {"transfer": word}
+    thick = []
+    if viscosity is not None:
+        thick = [
+            lk.ViscosityMaterial(tolerance=1e-10),
+            lk.ParticleExpression(
+                expression="viscosity = a * (1.0 + position[0])", a=float(viscosity),
+                new_channels=("viscosity",),
+            ),
+        ]  # fmt: skip
     return lk.SolverSetup(
         "dam",
-        lk.HybridObject(name="Water", voxel_size=1 / 16, input="water", transfer=transfer),
+        lk.HybridObject(name="Water", voxel_size=1 / 16, input="water", **liquid),
         lk.GravityForce(),
         lk.PressureMaterial(tolerance=1e-9),
         lk.Collider(input="ball"),
+        *thick,
         precision="double",
         substeps=3,
         balance_every=4,
@@ -57,10 +70,10 @@ def inputs():
 def main():
     """Run, and save what rank 0 has gathered."""
     balance_at_every_look()
-    solver = lk.Solver(setup(*sys.argv[2:3]), inputs())
+    solver = lk.Solver(setup(*sys.argv[2:4]), inputs())
     solver.run(FRAMES)
     counts = np.concatenate(solver.comm.all_gather(np.array([solver.object("Water").count()])))
-    found = {name: solver.read("Water", name) for name in ("position", "velocity")}
+    found = {name: solver.read("Water", name) for name in ("id", "position", "velocity")}
     if solver.comm.rank == 0:
         np.savez(sys.argv[1], counts=counts, **found)
 

@@ -1,0 +1,1 @@
+"""Hair under water."""

@@ -1,0 +1,1 @@
+"""A waterfall in the wind."""

@@ -1,0 +1,75 @@
+"""Liquid Mesh: a mesh in which the particles of a liquid come or go; sources and sinks build on it.
+
+It is placed relative to the domain's origin, and placed anew when the stream gives another mesh.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.surface import Surface
+from loki_core.errors import InputError
+from loki_core.operators.operator import Operator
+
+
+def no_faces() -> Surface:
+    """A mesh that holds nothing."""
+    return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
+
+
+class LiquidMesh(Operator):
+    """A mesh in one liquid."""
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self._placed: tuple[Any, Any, Any] | None = None  # of a mesh, about an origin
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Only on liquids."""
+        return hasattr(item, "liquid_sources")
+
+    @property
+    def label(self) -> str:
+        """What messages call the mesh."""
+        return f'{self.path or type(self.behavior).__name__}: source "{self.behavior.source}"'
+
+    @property
+    def mesh(self) -> Any:
+        """The mesh as it is now.
+
+        Raises:
+            InputError: It is another type of stream.
+        """
+        mesh = self.target.scope.inputs[self.behavior.source]
+        if not isinstance(mesh, Surface) and not hasattr(mesh, "tetrahedra"):
+            raise InputError(f"{self.label} is a {type(mesh).__name__}; a closed mesh is expected")
+        return mesh
+
+    def placed(self) -> Any:
+        """The mesh's triangles relative to the domain's origin; kept while it is the same."""
+        from loki_core.objects.triangles import Triangles
+
+        mesh, domain = self.mesh, self.target.scope.domain
+        known = self._placed
+        if known is not None and known[0] is mesh and np.array_equal(known[1], domain.origin):
+            return known[2]
+        place = domain.to_relative(mesh.positions)
+        placed = Triangles.of(mesh, label=self.label).at(place, label=self.label)
+        self._placed = (mesh, domain.origin.copy(), placed)
+        return placed
+
+    def near(self, placed: Any) -> NDArray[np.bool_]:
+        """Which local particles are in Buckets that the mesh's box touches, shape [n]."""
+        particles, size = self.target.particles, self.target.scope.domain.bucket_size
+        corners = placed.tree.corners.reshape(-1, 3)
+        # A source that is a shell reaches a Bucket farther, at most.
+        lower = np.floor(corners.min(axis=0) / size) - 1
+        upper = np.floor(corners.max(axis=0) / size) + 1
+        coords = particles.buckets.local_coords
+        chosen = np.all((coords >= lower) & (coords <= upper), axis=1)
+        counts = np.diff(particles.offsets[: len(coords) + 1])
+        return np.repeat(chosen, counts)
