@@ -144,14 +144,17 @@ _SCRIPT = """\
 export SLURM_CPU_BIND=none SLURM_MPI_TYPE=none SLURM_OVERLAP=1
 
 stopped=0
+server=
 stop() {{
     stopped=1
-    kill -TERM "$server" 2>/dev/null
+    [ -z "$server" ] || kill -TERM "$server" 2>/dev/null
 }}
 
+# A stop may come at any moment: before the server is there, it is passed on as soon as it is.
+trap stop TERM
 {serve} &
 server=$!
-trap stop TERM
+[ "$stopped" = 0 ] || stop
 while kill -0 "$server" 2>/dev/null; do
     wait "$server" # a signal ends the waiting, not the server
 done
