@@ -119,7 +119,7 @@ def vdb_figures(n: int) -> Figures:
     steps = STEPS * found["step_seconds_mean"]
     how = (
         f"dam break {n}^3, frame {FRAMES}: level set and velocity of {found['vdb_voxels']} voxels "
-        f"to a file of {found['vdb_bytes']} bytes by {found['vdb_module']} in "
+        f"to a file of {found['vdb_bytes']} bytes in "
         f"{found['vdb_seconds']:.3g} s, its {STEPS} substeps in {steps:.3g} s; the level set was "
         f"made in {found['surface_seconds']:.3g} s"
     )
@@ -217,7 +217,6 @@ def surface_seconds(solver: Any) -> float:
 def export(solver: Any) -> dict[str, Any]:
     """Write the present surface as VDB, and return what that took; the best of three."""
     from serialization.vdb_sequence import grids_of
-    from serialization.volumes import find_openvdb
 
     voxels, seconds = solver.outputs()[SURFACE], np.inf
     with tempfile.TemporaryDirectory() as folder:
@@ -231,7 +230,6 @@ def export(solver: Any) -> dict[str, Any]:
         "vdb_seconds": seconds,
         "vdb_bytes": size,
         "vdb_voxels": int(voxels.voxel_count),
-        "vdb_module": "tinyvdb" if find_openvdb() is None else "openvdb",
     }
 
 

@@ -5,7 +5,8 @@
 
 What is inactive has the background's value and is not stored, nothing is compressed further, and no
 node but a leaf has values. So a file is written nearly as fast as memory is copied: a Bucket of
-eight voxels along an edge is a leaf. The layout is that of file version 224 of openvdb.
+eight voxels along an edge is a leaf. The layout is that of file version 224 of openvdb. Hosts write
+volumes too, so this is numpy alone.
 """
 
 from __future__ import annotations
@@ -33,18 +34,16 @@ def tree_parts(coords: Array, values: Array, background: float) -> list[bytes]:
         values: Numbers of float32, [b, c, r, r, r], c = 1 for a scalar and 3 for a vector.
         background: What voxels have that are not active, in every component.
     """
-    from loki_core.kernels.vdb_leaves import MASK_BYTES, mark_active, pack_active
-
     coords, values = _whole_leaves(np.asarray(coords, np.int64), values, background)
     blocks, components, r = values.shape[:3]
     n = r // LEAF
-    masks = np.empty((blocks, n**3, MASK_BYTES), np.uint8)
-    counts = np.empty((blocks, n**3), np.int32)
-    mark_active(values, FLOAT.type(background), masks, counts)
+    leaves = values.reshape(blocks, components, n, LEAF, n, LEAF, n, LEAF)
+    leaves = leaves.transpose(0, 2, 4, 6, 1, 3, 5, 7).reshape(-1, components, LEAF**3)
+    active = (leaves != FLOAT.type(background)).any(axis=1)
 
     inside = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     leaf = (coords[:, None] * n + inside).reshape(-1, 3)
-    used = np.flatnonzero(counts)
+    used = np.flatnonzero(active.any(axis=1))
     leaf = leaf[used]
     # Every node has its children in the order of their places in it, and the root by origins.
     upper, middle = np.floor_divide(leaf, MIDDLE * UPPER), np.floor_divide(leaf, MIDDLE)
@@ -57,20 +56,35 @@ def tree_parts(coords: Array, values: Array, background: float) -> list[bytes]:
     ground = np.full(components, background, FLOAT).tobytes()
     parts = [struct.pack("<I", 1), ground, struct.pack("<II", 0, len(nodes))]
     ends = np.append(starts[1:], len(upper))[: len(nodes)]
-    flat = masks.reshape(-1, MASK_BYTES)
+    masks = np.packbits(active[chosen], axis=1, bitorder="little")
     for node, start, end in zip(nodes, starts, ends, strict=True):
         rows, origin = np.arange(start, end), node * (LEAF * MIDDLE * UPPER)
         parts += [struct.pack("<3i", *origin.tolist()), _inner(in_upper[rows], UPPER)]
         _, firsts = np.unique(in_upper[rows], return_index=True)
         for below in np.split(rows, firsts[1:]):
-            parts += [_inner(in_middle[below], MIDDLE), flat[chosen[below]].tobytes()]
+            parts += [_inner(in_middle[below], MIDDLE), masks[below].tobytes()]
 
-    sizes = MASK_BYTES + len(_ONLY_BACKGROUND) + FLOAT.itemsize * components * counts.flat[chosen]
-    ends = np.cumsum(sizes, dtype=np.int64)
-    buffers = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-    as_bytes = values.view(np.uint8).reshape(*values.shape, FLOAT.itemsize)
-    pack_active(as_bytes, masks, chosen.astype(np.int64), ends - sizes, buffers)
-    return [*parts, buffers.tobytes()]
+    return parts + _buffers(leaves, active, chosen, masks)
+
+
+def _buffers(leaves: Array, active: Array, chosen: Array, masks: Array) -> list[bytes]:
+    """Return the mask and the active values of each chosen leaf, in turn."""
+    components, voxels = leaves.shape[1:]
+    leaf, voxel = np.divmod(np.flatnonzero(active[chosen]), voxels)
+    first = chosen[leaf] * (components * voxels) + voxel
+    packed = np.empty((len(first), components), FLOAT)
+    for component in range(components):
+        packed[:, component] = np.take(leaves.reshape(-1), first + component * voxels)
+    data = packed.tobytes()
+    width = FLOAT.itemsize * components
+    ends = (width * np.cumsum(np.bincount(leaf, minlength=len(chosen)))).tolist()
+    heads = np.pad(masks, ((0, 0), (0, len(_ONLY_BACKGROUND)))).tobytes()
+    size = masks.shape[1] + len(_ONLY_BACKGROUND)
+    parts, start = [], 0
+    for number, end in enumerate(ends):
+        parts += [heads[size * number : size * (number + 1)], data[start:end]]
+        start = end
+    return parts
 
 
 def _slots(place: Array, edge: int) -> Array:

@@ -1,4 +1,4 @@
-"""Pressure Material: keeps a volume's gas incompressible, with walls and solids of any shape.
+"""Pressure Material: keeps gases and liquids incompressible, with walls and solids of any shape.
 
 Among all velocities whose flux out of every cell is what its sources ask for, the pressure chooses
 the one nearest to u* in kinetic energy. With the open fractions w of faces this is the variational
@@ -25,23 +25,21 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.pressure_border import PressureBorder
+from loki_core.constraints.pressure_system import (
+    flux_into,
+    mobility_with_pores,
+    pressure_system,
+    wall_cells,
+)
 from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.mac_grid import (
     FLUID,
-    count_pressure_entries,
-    fill_pressure_matrix,
-    find_wall_cells,
     guess_pressure,
-    negative_divergence,
     subtract_pressure_gradient,
     total_pressure,
 )
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
-from loki_core.linear_solvers.fluid_solve import (
-    FluidSolve,
-    attainable,
-    voxel_system,
-)
+from loki_core.linear_solvers.fluid_solve import FluidSolve
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
@@ -61,7 +59,7 @@ CUT_FACE_TOLERANCE = 100.0  # of those, over that of the solve which follows
 
 
 class PressureMaterial(Behavior, kind="constraint", exclusive=True):
-    """Keep the gas of every Volume in the Group incompressible."""
+    """Keep every gas and liquid in the Group incompressible."""
 
     tolerance: float = parameter(
         1.0e-5, minimum=1.0e-14, maximum=0.5, doc="Divergence that is left, of that of u*."
@@ -106,6 +104,8 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._moved_with: Array | None = None  # mobility of the last projection
         self._pushing: Array | None = None  # that pressure, where Newton iterations change it
         self._border: PressureBorder | None = None  # of the last projection
+        self._acted: Array | None = None  # q that has acted already, which bounds are told from
+        self._loose: NDArray[np.bool_] | None = None  # cells that walls let go of, in the last one
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
@@ -128,20 +128,30 @@ class PressureAction(Action, behavior=PressureMaterial):
         # Cells may have become ambient air since the last step.
         q = np.empty(len(pressure))
         guess_pressure(before, kind, (1.0 - self._pushed) / scale, q)
+        if self._pushed:
+            self._acted = np.empty(len(pressure))
+            guess_pressure(before, kind, self._pushed / scale, self._acted)
         self.project(step.dt, q)
+        self._acted = None
         total_pressure(q, scale, before, self._pushed, kind, pressure)
+        if self._border is not None:
+            self._border.write_pockets(pressure, scale)
         volume.mark_written("pressure")
+        if "loose" in volume.channels:
+            volume.local("loose").reshape(-1)[:] = 0 if self._loose is None else self._loose
+            volume.mark_written("loose")
         assert self.report is not None
         self.iterations = self.report.iterations
-        self.warning = self._solve.warning
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Bodies that the pressure moves have their velocity on faces."""
+        """Bodies that the pressure moves have their velocity on faces; walls let go of liquids."""
         stage, declaration = super().declare(name, stage, declaration)
-        if name == "solve" and "solid_velocity" in self.target.volume.channels:
-            writes = (*declaration.writes, "volume.solid_velocity")
+        if name == "solve":
+            writes = (*declaration.writes, *self.target.moved_by_pressure())
+            if "loose" in self.target.volume.channels:
+                writes = (*writes, "volume.loose")
             declaration = replace(declaration, writes=writes)
         return stage, declaration
 
@@ -170,7 +180,8 @@ class PressureAction(Action, behavior=PressureMaterial):
         mobility = None
         if target.is_liquid:  # which was elsewhere when it had this pressure
             q[volume.local("kind") != FLUID] = 0.0
-            mobility = self._mobility(dt)
+            # Of the drag only that of the step before is known, which a resumed run would not.
+            mobility = self._with_ghosts(target.free_mobility())
         if self._has_cut_faces:
             self._correct_cut_faces(q.reshape(-1), mobility)
         self._subtract_gradient(q.reshape(-1), mobility)
@@ -210,15 +221,14 @@ class PressureAction(Action, behavior=PressureMaterial):
         self.target.volume.refresh("velocity", "kind", "open_fraction")
         mobility = self._mobility(dt)
         self._moved_with = mobility
-        self._assemble(dt, self._shared(mobility))
-        rhs = self._flux_into(None, None)
+        self._assemble(mobility_with_pores(self.target, mobility))
+        rhs = flux_into(self.target, None, None)
         q = np.zeros_like(rhs) if guess is None else guess
+        self._loose = None
         if self._has_cut_faces:
             rhs = self._meet_cut_faces(rhs, q, mobility)
-        least = self._solve_all(rhs, q, mobility)
-        self.report = self._solve.report
+        self._solve_all(rhs, q, mobility)
         self._subtract_gradient(q, mobility)
-        q -= least
         if self._border is not None:
             self._border.move_bodies()
         self.target.let_ambient_faces_flow()
@@ -256,10 +266,12 @@ class PressureAction(Action, behavior=PressureMaterial):
                     rhs, q, tol=tolerance, max_iterations=int(self.settings.max_iterations)
                 )
             flat[cut.face] = before
-            pushes = np.where(self._wall_cells() & (q < 0.0), 0.0, q) if self.lets_go else q
+            pushes = q
+            if self.lets_go:
+                pushes = np.where(wall_cells(self.target), np.maximum(q, self._bound(0.0)), q)
             self._correct_cut_faces(pushes, mobility)
             volume.refresh("velocity")
-            rhs = self._flux_into(None, None)
+            rhs = flux_into(self.target, None, None)
         return rhs
 
     def _correct_cut_faces(self, q: Array, mobility: Array | None) -> None:
@@ -288,7 +300,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         """What couples to the pressure through a few unknowns, or None. Collective."""
         if not self._may_have_border:
             return None
-        border = PressureBorder(self.target, mobility, self._flux_into, traps_air=self._traps_air)
+        border = PressureBorder(self.target, mobility, traps_air=self._traps_air)
         return None if border.is_empty else border
 
     @property
@@ -298,27 +310,31 @@ class PressureAction(Action, behavior=PressureMaterial):
             return bool(self.target.is_liquid and not self.target.viscous)
         return bool(self.settings.walls == "let_go")
 
-    def _solve_all(self, rhs: Array, q: Array, mobility: Array | None) -> float:
-        """Solve for the pressure and all that couples to it; returns the least q. Collective."""
+    def _solve_all(self, rhs: Array, q: Array, mobility: Array | None) -> None:
+        """Solve for the pressure and all that couples to it. Collective."""
         asked, most = float(self.settings.tolerance), int(self.settings.max_iterations)
         border = self._border = self._find_border(mobility)
         if border is None and self.lets_go:
             self._let_go(rhs, q)
-            return 0.0
-        self._solve.solve(rhs, q, tol=self._attainable(rhs), max_iterations=most)
+        else:
+            self._solve.solve(rhs, q, tol=self._attainable(rhs), max_iterations=most)
+        self.report, self.warning = self._solve.report, self._solve.warning
         if border is None:
-            return 0.0
+            return
         border.complete(self._solve, rhs, q, tol=asked, max_iterations=most)
-        least = 0.0
         if self.lets_go:
-            least = border.complete_bounded(rhs, q, self._let_go, tol=asked)
+            border.complete_bounded(rhs, q, self._let_go, tol=asked)
         border.fill_pockets(q)
-        return least
+        self.warning = "; ".join(filter(None, (self.warning, border.warning)))
 
     def _attainable(self, rhs: Array) -> float:
         """Tolerance that the right-hand side allows. Collective."""
         velocity = self.target.volume.local("velocity")
-        return attainable(self._solve.system, rhs, velocity, float(self.settings.tolerance))
+        return self._solve.attainable(rhs, velocity, float(self.settings.tolerance))
+
+    def _bound(self, least: float) -> float | Array:
+        """What q is not to be below: with what has acted already it is to be `least`."""
+        return least if self._acted is None else least - self._acted
 
     def _let_go(self, rhs: NDArray[np.float64], q: NDArray[np.float64], least: float = 0.0) -> None:
         """Solve so that walls only push: a cell beside one has a pressure, or grows. Collective.
@@ -326,10 +342,10 @@ class PressureAction(Action, behavior=PressureMaterial):
         Args:
             least: q of the air that comes in where a wall lets go.
         """
-        volume, bounded = self.target.volume, self._wall_cells()
+        volume, bounded, bound = self.target.volume, wall_cells(self.target), self._bound(least)
         asked = float(self.settings.tolerance)
         if self._solve.solve_bounded(
-            rhs, q, bounded, least=least, tol=self._attainable(rhs),
+            rhs, q, bounded, least=bound, tol=self._attainable(rhs),
             bound_tol=max(LCP_TOLERANCE * asked, LEAST_LCP_TOLERANCE),
             max_iterations=LCP_ITERATIONS * int(self.settings.max_iterations),
         ):  # fmt: skip
@@ -337,17 +353,8 @@ class PressureAction(Action, behavior=PressureMaterial):
             speed = volume.domain.comm.maximum(
                 float(np.abs(volume.local("velocity")).max(initial=0.0))
             )
-            q[bounded & (q - least < asked * speed)] = least
-
-    def _wall_cells(self) -> NDArray[np.bool_]:
-        """Cells beside walls and solids, flat over local voxels."""
-        volume = self.target.volume
-        bounded = np.empty(volume.local("kind").size, bool)
-        find_wall_cells(
-            volume.with_ghosts("kind"), volume.with_ghosts("open_fraction"),
-            volume.buckets.neighbours, bounded,
-        )  # fmt: skip
-        return bounded
+            np.copyto(q, bound, where=bounded & (q - bound < asked * speed))
+        self._loose = bounded & (q <= bound)
 
     def spread(self, excess: NDArray[np.float64], name: str) -> SolveReport:
         """Fill a face channel with the displacement [m] that takes an excess of volume away.
@@ -414,125 +421,30 @@ class PressureAction(Action, behavior=PressureMaterial):
 
     def _mobility(self, dt: float) -> Array | None:
         """Mobility of faces with ghosts, or None without drag."""
-        volume = self.target.volume
         own = self.target.mobility(dt)
-        if own is None:
-            return None
+        return None if own is None else self._with_ghosts(own)
+
+    def _with_ghosts(self, own: Array) -> Array:
+        """The mobility of local faces, with ghosts. Collective."""
+        volume = self.target.volume
         with volume.scratch(
             "mobility", components=3, resolution=own.shape[2], location="face"
         ) as mobility:
             volume.local(mobility.name)[:] = own
-            self.target.volume.refresh(mobility.name)
+            volume.refresh(mobility.name)
         values: Array = mobility.values
         return values
 
-    def _shared(self, mobility: Array | None) -> Array | None:
-        """Mobility of gas and of the solids in its pores together, with ghosts."""
-        volume = self.target.volume
-        if "solid_share" not in volume.channels:
-            return mobility
-        volume.refresh("solid_share", "solid_give")
-        share, give = volume.with_ghosts("solid_share"), volume.with_ghosts("solid_give")
-        gas = 1.0 if mobility is None else mobility
-        together: Array = (1.0 - share) * gas + give
-        return together
-
-    def _assemble(self, dt: float, mobility: Array | None) -> None:
+    def _assemble(self, mobility: Array | None) -> None:
         """Build the matrix where the geometry or the drag changed since the last one."""
         target, volume = self.target, self.target.volume
-        compliance = volume.channels.get("compliance")
-        changes = mobility is not None or compliance is not None
+        changes = mobility is not None or "compliance" in volume.channels
         version = (target.geometry_version, volume.layout_version)
         if version == self._matrix_version and not changes:
             return
         # A run may be resumed at a frame: what changes is made anew there in every run.
         similar = self._assembled_for == (version, self._frame)
         self._matrix_version, self._assembled_for = version, (version, self._frame)
-        kind, fraction = volume.with_ghosts("kind"), volume.with_ghosts("open_fraction")
-        neighbours = volume.buckets.neighbours
-        none = fraction[:1]
-
-        def fill(starts: Array, columns: Array, data: Array) -> None:
-            fill_pressure_matrix(
-                kind,
-                fraction,
-                none if mobility is None else mobility,
-                int(mobility is not None),
-                none if compliance is None else compliance.values,
-                int(compliance is not None),
-                neighbours,
-                starts,
-                columns,
-                data,
-            )
-
-        counts = np.empty(volume.buckets.local_count * target.resolution**3, np.int32)
-        count_pressure_entries(
-            kind,
-            fraction,
-            none if compliance is None else compliance.values,
-            int(compliance is not None),
-            neighbours,
-            counts,
+        self._solve.prepare(
+            pressure_system(target, mobility), str(self.settings.solver), similar=similar
         )
-        system = voxel_system(
-            volume,
-            counts,
-            fill,
-            resolution=target.resolution,
-            is_closed=self._is_closed(),
-            # What compliance holds, of the gas or of a part of it, is found by the sums of rows.
-            has_pockets=bool(target.colliders) or compliance is not None,
-        )
-        self._solve.prepare(system, str(self.settings.solver), similar=similar)
-
-    def _is_closed(self) -> bool:
-        """Whether no cell touches ambient air, on any rank."""
-        kind = self.target.volume.local("kind")
-        return not self.target.volume.domain.comm.any(bool(np.any(kind > FLUID)))
-
-    def _flux_into(self, kind: Array | None, solid: Array | None) -> NDArray[np.float64]:
-        """Minus the flux out of cells that are FLUID by kind, flat over local voxels. Collective.
-
-        Args:
-            kind: With ghosts; None is that of the target.
-            solid: Velocity of solids on faces with ghosts, which alone counts then; None is all.
-        """
-        target, volume = self.target, self.target.volume
-        buckets = volume.buckets
-        flow = volume.with_ghosts("velocity")
-        if solid is not None:
-            flow = np.zeros_like(flow)
-        elif "solid_share" in volume.channels:  # what fills the pores flows too
-            volume.refresh("solid_share", "solid_flux")
-            flow = (1.0 - volume.with_ghosts("solid_share")) * flow
-            flow += volume.with_ghosts("solid_flux")
-        velocity = flow.reshape(-1)
-        normal = np.zeros(6)
-        solids, source = solid is not None, None
-        if solid is None:
-            around = target.surroundings()
-            normal = np.array([around.velocity[side, side // 2] for side in range(6)])
-            source = volume.channels.get("divergence")
-            solids = "solid_velocity" in volume.channels
-            if solids:
-                volume.refresh("solid_velocity")
-                solid = volume.with_ghosts("solid_velocity")
-        kind = volume.with_ghosts("kind") if kind is None else kind
-        r = target.resolution
-        rhs = np.empty(buckets.local_count * r**3)
-        negative_divergence(
-            velocity,
-            velocity if solid is None else solid.reshape(-1),
-            int(solids),
-            volume.with_ghosts("open_fraction").reshape(-1),
-            normal,
-            buckets.neighbours,
-            kind.reshape(-1),
-            velocity if source is None else source.values.reshape(-1),
-            int(source is not None),
-            target.voxel_size,
-            r,
-            rhs,
-        )
-        return rhs

@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.constraints.pressure_system import flux_into
 from loki_core.kernels.air_pockets import fill_pocket_columns
 from loki_core.linear_solvers.bordered import Border, BorderedSolve
 from loki_core.linear_solvers.fluid_solve import FluidSolve
@@ -35,10 +36,6 @@ from loki_core.linear_solvers.system import Vector
 from loki_core.objects.air_pockets import air_as_fluid, find_pockets
 
 Array = NDArray[Any]
-#: Gives minus the flux out of the cells of a kind, [local cells]: of the fluid's velocity, or of a
-#: solid's alone.
-Divergence = Callable[[Array | None, Array | None], NDArray[np.float64]]
-
 BOUNDED_STEPS = 4  # corrections after walls let go, at most
 
 
@@ -48,17 +45,14 @@ class PressureBorder:
     Args:
         target: The fluid.
         mobility: Of its faces with ghosts.
-        divergence: See there.
         traps_air: Whether there are pockets.
 
     Attributes:
         pocket_pressures: q of the pockets [m/s], the largest pocket first.
     """
 
-    def __init__(
-        self, target: Any, mobility: Array | None, divergence: Divergence, *, traps_air: bool
-    ) -> None:
-        self._target, self._divergence = target, divergence
+    def __init__(self, target: Any, mobility: Array | None, *, traps_air: bool) -> None:
+        self._target = target
         self._pocket, self._pockets = np.zeros(0, np.int32), 0
         parts = []
         if traps_air and mobility is not None:
@@ -69,6 +63,7 @@ class PressureBorder:
         parts += [self._of_body(*pair) for pair in zip(target.bodies, self._modes, strict=True)]
         self._border = Border.joined(parts) if parts else None
         self._solve: BorderedSolve | None = None
+        self._disagrees = 0.0  # what bounds and border left, of what they began with
         self.pocket_pressures = np.zeros(self._pockets)
 
     @property
@@ -88,14 +83,14 @@ class PressureBorder:
                 volume.with_ghosts("kind"), pocket.values, volume.with_ghosts("open_fraction"),
                 mobility, volume.buckets.neighbours, columns,
             )  # fmt: skip
-        flux = self._divergence(air_as_fluid(volume.with_ghosts("kind")), None)
+        flux = flux_into(self._target, air_as_fluid(volume.with_ghosts("kind")), None)
         into = np.bincount(self._pocket, flux, minlength=self._pockets + 1)[1:]
         surface = comm.all_reduce(columns.sum(axis=1), "sum")
         return Border(-columns, np.diag(surface), comm.all_reduce(into, "sum"))
 
     def _of_body(self, body: Any, modes: Array) -> Border:
         target = self._target
-        columns = np.array([-self._divergence(None, mode) for mode in modes])
+        columns = np.array([-flux_into(target, None, mode) for mode in modes])
         mass = np.asarray(body.mass_matrix(), np.float64) / target.face_mass
         return Border(columns, -mass, np.zeros(len(mass)))
 
@@ -109,22 +104,30 @@ class PressureBorder:
 
     def complete_bounded(
         self, b: Vector, q: Vector, let_go: Callable[[Vector, Vector, float], None], *, tol: float
-    ) -> float:
-        """Let walls go, and what couples follow, until both agree; returns the least pressure.
+    ) -> None:
+        """Let walls go, and what couples follow, until both agree.
 
         Walls let go where the pressure is below that of all air: what comes in must come from it.
         """
         solve = self._solve
         assert solve is not None
-        first = None
+        errors: list[float] = []
         for _ in range(BOUNDED_STEPS):
             least = min(0.0, solve.y[: self._pockets].min(initial=0.0))
             let_go(b, q, least)
-            error = solve.correct(b, q)
-            first = error if first is None else first
-            if error <= tol * first:
-                break
-        return float(least)
+            errors.append(solve.correct(b, q))
+            if errors[-1] <= tol * errors[0]:
+                return
+        self._disagrees = errors[-1] / errors[0]
+
+    @property
+    def warning(self) -> str:
+        """What went wrong, or nothing."""
+        said = "" if self._solve is None else self._solve.warning
+        if self._disagrees:
+            more = f"walls that let go and air or bodies still differ by {self._disagrees:.2g}"
+            said = f"{said}; {more}" if said else more
+        return said
 
     def complete_displacement(self, b: Vector, q: Vector) -> None:
         """The same as `complete` for a displacement: pockets keep their volume, bodies stay."""
@@ -142,6 +145,12 @@ class PressureBorder:
         self._fill_pockets(q)
         if self._solve is not None:
             self.pocket_pressures = self._solve.y[: self._pockets].copy()
+
+    def write_pockets(self, pressure: Array, scale: float) -> None:
+        """Write their pressure [Pa] to the cells of pockets; `scale` makes one of q."""
+        inside = self._pocket > 0
+        if self._pockets:
+            pressure[inside] = scale * self.pocket_pressures[self._pocket[inside] - 1]
 
     def move_bodies(self) -> None:
         """Hand bodies what they gained, and let the grid know."""

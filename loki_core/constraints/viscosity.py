@@ -130,7 +130,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         return stage, replace(
             declaration,
             reads=(*declaration.reads, *reads, "particles.position"),
-            writes=(*declaration.writes, *writes),
+            writes=(*declaration.writes, *writes, *self.target.moved_by_pressure()),
         )
 
     def _solve_stress(self, step: Step) -> None:

@@ -18,13 +18,14 @@ It is explicit, so the shortest waves on the grid limit the step (Brackbill et a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.curvature import (
     REACH,
     add_surface_force,
@@ -109,6 +110,16 @@ class SurfaceTensionAction(Action, behavior=SurfaceTensionForce):
         """Let pressure meet the tension before viscous stress could carry its force inwards."""
         if self.target.viscous and self.target.projector is not None:
             self.target.projector.project_first(step.dt)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """A projection moves more than the velocity."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "balance":
+            writes = (*declaration.writes, *self.target.moved_by_pressure())
+            declaration = replace(declaration, writes=writes)
+        return stage, declaration
 
     def _find_curvature(self, filled: Array, curvature: Any) -> None:
         """Fill a channel of cells with the curvature [1/voxel]. Collective."""

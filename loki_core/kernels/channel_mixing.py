@@ -15,7 +15,7 @@ import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.surface_tiles import place_in_tile
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.voxel_places import voxel_at
 
 
 @parallel_kernel

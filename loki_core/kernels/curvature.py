@@ -23,8 +23,9 @@ import numpy as np
 from loki_core.kernels.block_samples import trilinear
 from loki_core.kernels.bucket_block import gather_block
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import AMBIENT, FLUID, beside
+from loki_core.kernels.mac_grid import AMBIENT, FLUID
 from loki_core.kernels.surface_field import load_component
+from loki_core.kernels.voxel_places import beside
 
 #: Filled part above which a cell is liquid, near enough.
 LIQUID = 0.5

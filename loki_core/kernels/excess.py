@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import beside
+from loki_core.kernels.voxel_places import beside
 
 
 @parallel_kernel

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from loki_core.kernels.jit import parallel_kernel, prange
-from loki_core.kernels.mac_grid import beside
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.voxel_places import beside, voxel_at
 
 
 @parallel_kernel

@@ -23,8 +23,8 @@ from loki_core.kernels.liquid_motion import (
     sample_tile,
     way_along,
 )
-from loki_core.kernels.mac_grid import FLUID, SIDE_OPEN, beside
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.mac_grid import FLUID, SIDE_OPEN
+from loki_core.kernels.voxel_places import beside, voxel_at
 
 UNKNOWN = 255
 SLACK = 0.2
@@ -126,7 +126,7 @@ def face_part(tile, a, i, j, k):
 
 
 @parallel_kernel
-def mark_edges(kind, pressure, lets_go, coords, lower, upper, boxes, depth):
+def mark_edges(kind, loose, coords, lower, upper, boxes, depth):
     """Begin depths: 0 where particles are needed, UNKNOWN elsewhere, for local Buckets.
 
     Needed in air, in solids, where a wall lets go, and in boxes of sources and sinks. What lies
@@ -135,11 +135,11 @@ def mark_edges(kind, pressure, lets_go, coords, lower, upper, boxes, depth):
     Args: boxes int64 [n, 2, 3], first and last voxel.
     """
     for b in prange(depth.shape[0]):
-        mark_bucket(np.int64(b), kind, pressure, lets_go, coords, lower, upper, boxes, depth)
+        mark_bucket(np.int64(b), kind, loose, coords, lower, upper, boxes, depth)
 
 
 @device
-def mark_bucket(b, kind, pressure, lets_go, coords, lower, upper, boxes, depth):
+def mark_bucket(b, kind, loose, coords, lower, upper, boxes, depth):
     r = depth.shape[2]
     for i in range(r):
         for j in range(r):
@@ -149,7 +149,7 @@ def mark_bucket(b, kind, pressure, lets_go, coords, lower, upper, boxes, depth):
                 for a in range(3):
                     inside &= lower[a] < place[a] + 0.5 < upper[a]
                 value = UNKNOWN
-                is_loose = lets_go == 1 and pressure[b, 0, i, j, k] == 0.0
+                is_loose = loose[b, 0, i, j, k] == 1
                 if inside and (is_loose or kind[b, 0, i, j, k] != FLUID):
                     value = 0
                 for n in range(boxes.shape[0]):
@@ -198,7 +198,8 @@ def deepen_bucket(b, neighbours, sides, layer, depth):
     r = depth.shape[2]
     near = np.empty((r + 2, r + 2, r + 2), np.uint8)
     gather_cells(depth, neighbours, b, 1, near)
-    for side in range(6):  # what is not stored is a wall, or air beyond an open side
+    # What is not stored is a wall, or air beyond an open side; inside the box air lies before it.
+    for side in range(6):
         axis, upper = side // 2, side % 2
         step = 9 if axis == 0 else (3 if axis == 1 else 1)
         if neighbours[b, 13 + (step if upper == 1 else -step)] >= 0:

@@ -21,8 +21,8 @@ import math
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import AMBIENT, FLUID, SIDE_OPEN, SOLID, beside
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.mac_grid import AMBIENT, FLUID, SIDE_OPEN, SOLID, cover
+from loki_core.kernels.voxel_places import beside, voxel_at
 
 SMALLEST_ROOM = 0.125
 #: Depth in voxels from which on a cell is liquid. It is a little above 0: the pressure of a cell
@@ -54,54 +54,29 @@ def open_outside(coords, lower, upper, sides, space):
 
 
 @parallel_kernel
-def measure_space(fraction, space, coords, neighbours, lower, upper, out):
-    """Write the part of each local cell that is neither solid nor beyond the box to out.
-
-    The mean open part of its faces; those on the sides of the box, which are closed, say nothing.
-    """
-    for b in prange(neighbours.shape[0]):
-        measure_bucket(np.int64(b), fraction, space, coords, neighbours, lower, upper, out)
-
-
-@device
-def measure_bucket(b, fraction, space, coords, neighbours, lower, upper, out):
-    r = out.shape[2]
-    if is_whole(b, fraction, space, coords, neighbours, lower, upper):
-        out[b] = 1.0
-        return
-    for i in range(r):
-        for j in range(r):
-            for k in range(r):
-                total, count = 0.0, 0
-                place = (coords[b, 0] * r + i, coords[b, 1] * r + j, coords[b, 2] * r + k)
-                for a in range(3):
-                    below, _, _, _ = beside(neighbours, b, r, a, -1, i, j, k)
-                    other, ni, nj, nk = beside(neighbours, b, r, a, 1, i, j, k)
-                    if below >= 0 and place[a] - 0.5 > lower[a]:
-                        total += fraction[b, a, i, j, k]
-                        count += 1
-                    if other >= 0 and place[a] + 1.5 < upper[a]:
-                        total += fraction[other, a, ni, nj, nk]
-                        count += 1
-                part = total / count if count else 1.0
-                out[b, 0, i, j, k] = 0.0 if space[b, 0, i, j, k] == SOLID else part
-
-
-@device
-def is_whole(b, fraction, space, coords, neighbours, lower, upper):
-    """Whether a Bucket is far from the sides of the box, and all its faces are open."""
+def cut_to_box(coords, lower, upper, space, open_part):
+    """Multiply the open part of each local cell by that within the box; none of a solid is open."""
     r = space.shape[2]
+    for b in prange(space.shape[0]):
+        if is_inside_box(np.int64(b), coords, lower, upper, r) and all_are(
+            space[b].reshape(-1), FLUID
+        ):
+            continue
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    place = (coords[b, 0] * r + i, coords[b, 1] * r + j, coords[b, 2] * r + k)
+                    part = 0.0 if space[b, 0, i, j, k] == SOLID else 1.0
+                    for a in range(3):
+                        part *= cover(place[a], lower[a], upper[a])
+                    open_part[b, 0, i, j, k] *= part
+
+
+@device
+def is_inside_box(b, coords, lower, upper, r):
+    """Whether a Bucket and the voxels around it are inside the box."""
     for a in range(3):
         if coords[b, a] * r - 1.0 < lower[a] or coords[b, a] * r + r + 1.0 > upper[a]:
-            return False
-    if not all_are(space[b].reshape(-1), FLUID):
-        return False
-    one = fraction.dtype.type(1.0)
-    if not all_are(fraction[b].reshape(-1), one):
-        return False
-    for step in (9, 3, 1):
-        other = np.int64(neighbours[b, 13 + step])
-        if other < 0 or not all_are(fraction[other].reshape(-1), one):
             return False
     return True
 
@@ -154,10 +129,8 @@ def room_of_bucket(b, open_part, coords, neighbours, lower, upper, sides, out):
 @device
 def is_open_around(b, open_part, coords, neighbours, lower, upper):
     """Whether all voxels of a Bucket and around it are open."""
-    r = open_part.shape[2]
-    for a in range(3):
-        if coords[b, a] * r - 1.0 < lower[a] or coords[b, a] * r + r + 1.0 > upper[a]:
-            return False
+    if not is_inside_box(b, coords, lower, upper, open_part.shape[2]):
+        return False
     one = open_part.dtype.type(1.0)
     for direction in range(27):
         other = np.int64(neighbours[b, direction])
@@ -226,18 +199,18 @@ def mobility_of_bucket(b, kind, filled, neighbours, mobility):
 
 
 @parallel_kernel
-def density_error(kind, filled, pressure, neighbours, most, out):
+def density_error(kind, filled, loose, neighbours, most, out):
     """Write by how much cells are too full, or inside the liquid too empty, to out: float64, flat.
 
-    Next to air a cell is not full for good reasons, and where a wall lets go, which is where the
-    pressure is none at all, either: there only what is too much counts.
+    Next to air a cell is not full for good reasons, and where a wall lets go either: there only
+    what is too much counts.
     """
     for b in prange(neighbours.shape[0]):
-        error_of_bucket(np.int64(b), kind, filled, pressure, neighbours, most, out)
+        error_of_bucket(np.int64(b), kind, filled, loose, neighbours, most, out)
 
 
 @device
-def error_of_bucket(b, kind, filled, pressure, neighbours, most, out):
+def error_of_bucket(b, kind, filled, loose, neighbours, most, out):
     r = kind.shape[2]
     for i in range(r):
         for j in range(r):
@@ -247,8 +220,8 @@ def error_of_bucket(b, kind, filled, pressure, neighbours, most, out):
                 if kind[b, 0, i, j, k] != FLUID:
                     continue
                 error = np.float64(filled[b, 0, i, j, k]) - 1.0
-                if error < 0.0 and pressure[b, 0, i, j, k] == 0.0:
-                    error = 0.0
+                if loose[b, 0, i, j, k] == 1:
+                    error = max(error, 0.0)
                 if error < 0.0:
                     for n in range(27):
                         other, ni, nj, nk = voxel_at(

@@ -9,21 +9,22 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import FLUID, SOLID, beside
+from loki_core.kernels.mac_grid import FLUID, SOLID
+from loki_core.kernels.voxel_places import beside
 
 
 @parallel_kernel
-def mark_known_faces(kind, fraction, pressure, lets_go, neighbours, known):
+def mark_known_faces(kind, fraction, loose, neighbours, known):
     """Mark faces of local Buckets that the liquid has, by its pressure or by a wall: 1, else 0.
 
-    A wall that lets go has those on which the liquid presses.
+    A wall has those on which the liquid presses: not where both cells are loose.
     """
     for b in prange(neighbours.shape[0]):
-        mark_bucket(np.int64(b), kind, fraction, pressure, lets_go, neighbours, known)
+        mark_bucket(np.int64(b), kind, fraction, loose, neighbours, known)
 
 
 @device
-def mark_bucket(b, kind, fraction, pressure, lets_go, neighbours, known):
+def mark_bucket(b, kind, fraction, loose, neighbours, known):
     r = kind.shape[2]
     for a in range(3):
         for i in range(r):
@@ -31,11 +32,11 @@ def mark_bucket(b, kind, fraction, pressure, lets_go, neighbours, known):
                 for k in range(r):
                     other, ni, nj, nk = beside(neighbours, b, r, a, -1, i, j, k)
                     liquid = kind[b, 0, i, j, k] == FLUID
-                    presses = liquid and pressure[b, 0, i, j, k] > 0.0
+                    presses = liquid and loose[b, 0, i, j, k] == 0
                     if other >= 0 and kind[other, 0, ni, nj, nk] == FLUID:
                         liquid = True
-                        presses |= pressure[other, 0, ni, nj, nk] > 0.0
-                    if lets_go == 1 and fraction[b, a, i, j, k] == 0.0:
+                        presses |= loose[other, 0, ni, nj, nk] == 0
+                    if fraction[b, a, i, j, k] == 0.0:
                         liquid = presses
                     known[b, a, i, j, k] = 1 if liquid else 0
 

@@ -1,7 +1,7 @@
 """Mass that moves with a liquid's faces: their own, and that of faces beyond the surface.
 
 Faces with particles that no liquid cell is beside take the mean change of those beside them that
-have one (kernels/liquid_cells, extend_layer), so a change of one face moves
+have one (kernels/liquid_extension), so a change of one face moves
 
     M_f + sum_s M_s / n_s        s: such faces beside f, with n_s faces that they follow
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import beside
+from loki_core.kernels.voxel_places import beside
 
 
 @parallel_kernel

@@ -21,7 +21,8 @@ import numpy as np
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.liquid_cells import depth_of
 from loki_core.kernels.liquid_tiles import add_overlap
-from loki_core.kernels.mac_grid import AMBIENT, FLUID, beside
+from loki_core.kernels.mac_grid import AMBIENT, FLUID
+from loki_core.kernels.voxel_places import beside
 
 SMALLEST_MASS = 1.0e-3  # of a face that a particle reaches, in parts of a full voxel
 

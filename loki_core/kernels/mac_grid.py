@@ -22,33 +22,12 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.voxel_places import axis_step, beside
 
 SOLID, FLUID, AMBIENT = 0, 1, 2
 EMPTY_CODE = -1
 # Kinds of the box's sides, as the kernels know them.
 SIDE_OPEN, SIDE_SLIP, SIDE_NO_SLIP, SIDE_INFLOW, SIDE_PERIODIC = 0, 1, 2, 3, 4
-
-
-@device
-def axis_step(axis):
-    """What a neighbour's direction, of the 27, differs by along an axis."""
-    return 9 if axis == 0 else (3 if axis == 1 else 1)
-
-
-@device
-def beside(neighbours, b, r, axis, step, i, j, k):
-    """(Bucket or negative code, i, j, k) of the voxel one step up or down an axis."""
-    other = np.int64(b)
-    i += step if axis == 0 else 0
-    j += step if axis == 1 else 0
-    k += step if axis == 2 else 0
-    place = i if axis == 0 else (j if axis == 1 else k)
-    if place < 0 or place >= r:
-        other = np.int64(neighbours[b, 13 + step * axis_step(axis)])
-        i -= step * r if axis == 0 else 0
-        j -= step * r if axis == 1 else 0
-        k -= step * r if axis == 2 else 0
-    return other, i, j, k
 
 
 @device

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.voxel_places import voxel_at
 
 #: Vertices keep this part of an edge from its ends: no triangle is without area.
 SMALLEST_PART = 0.01

@@ -15,8 +15,9 @@ import math
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.mac_grid import EMPTY_CODE, axis_step
+from loki_core.kernels.mac_grid import EMPTY_CODE
 from loki_core.kernels.open_parts import open_part
+from loki_core.kernels.voxel_places import axis_step
 
 
 @device
@@ -268,6 +269,65 @@ def face_opening(nodes, axis, i, j, k, smallest):
     """Open part of the lower face of voxel (i, j, k) along an axis; 0 if below `smallest`."""
     area, _, _ = face_part(nodes, axis, i, j, k)
     return area if area >= smallest else 0.0
+
+
+@device
+def slice_opening(nodes, axis, i, j, k, above):
+    """Open part of a slice of voxel (i, j, k) across an axis: half a voxel times `above` up."""
+    u, v = (1 if axis == 0 else 0), (1 if axis == 2 else 2)
+    corner = (0.0, 0.0, 0.0, 0.0)
+    for n in range(4):
+        along_u, along_v = (n == 1) | (n == 2), n >= 2  # in turn
+        x = i + (along_u & (u == 0))
+        y = j + (along_u & (u == 1)) + (along_v & (v == 1))
+        z = k + (along_v & (v == 2))
+        low = nodes[0, x, y, z]
+        high = nodes[0, x + (axis == 0), y + (axis == 1), z + (axis == 2)]
+        value = low if above == 0 else (high if above == 2 else 0.5 * (low + high))
+        corner = (corner[1], corner[2], corner[3], value)
+    return open_area(corner[0], corner[1], corner[2], corner[3])
+
+
+@device
+def voxel_opening(nodes, i, j, k):
+    """Open part of a voxel, by Simpson's rule over slices that the surface does not run along."""
+    count = 0
+    slope = (0.0, 0.0, 0.0)
+    for n in range(8):
+        x, y, z = n // 4, n // 2 % 2, n % 2
+        value = nodes[0, i + x, j + y, k + z]
+        count += value > 0.0
+        slope = (
+            slope[0] + (2 * x - 1) * value,
+            slope[1] + (2 * y - 1) * value,
+            slope[2] + (2 * z - 1) * value,
+        )
+    if count == 0 or count == 8:
+        return count / 8.0
+    steep = (abs(slope[0]), abs(slope[1]), abs(slope[2]))
+    axis = 0
+    if steep[1] < steep[axis]:
+        axis = 1
+    if steep[2] < steep[axis]:
+        axis = 2
+    lower = slice_opening(nodes, axis, i, j, k, 0)
+    middle = slice_opening(nodes, axis, i, j, k, 1)
+    upper = slice_opening(nodes, axis, i, j, k, 2)
+    return (lower + 4.0 * middle + upper) / 6.0
+
+
+@parallel_kernel
+def measure_open_parts(nodes, rows, open_part):
+    """Write the part of every voxel of some Buckets that no solid takes.
+
+    Args: nodes [n, 4, r+1, r+1, r+1] m; rows int32 [n], their Buckets; open_part [b, 1, r, r, r].
+    """
+    for n in prange(rows.shape[0]):
+        r = open_part.shape[2]
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    open_part[rows[n], 0, i, j, k] = voxel_opening(nodes[n], i, j, k)
 
 
 @parallel_kernel

@@ -42,6 +42,13 @@ BLOCK = 4096  # rows a partial sum goes over: fixed, so that threads do not chan
 
 
 @parallel_kernel
+def renumber(columns, number):
+    """Replace columns by their numbers, in place."""
+    for e in prange(columns.shape[0]):
+        columns[e] = number[columns[e]]
+
+
+@parallel_kernel
 def slice_widths(indptr, widths):
     """Length of the longest row of each slice."""
     rows = indptr.shape[0] - 1

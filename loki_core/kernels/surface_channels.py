@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.viscous_stress import voxel_at
+from loki_core.kernels.voxel_places import voxel_at
 
 
 @device

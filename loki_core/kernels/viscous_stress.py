@@ -31,37 +31,13 @@ import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.mac_grid import SIDE_OPEN, SIDE_SLIP, SOLID
+from loki_core.kernels.voxel_places import voxel_at
 
 MISSING = 3  # nothing is stored there, or it lies beyond an open side
 BEYOND = 4  # plus a side of the box: beyond a wall or an inflow
 #: Of a control volume that counts as liquid if particles are around, however few: threads and
 #: sheets that are thinner than the voxels, and the outermost particles, do not fall apart.
 SMALLEST_PART = 0.01
-
-
-@device
-def voxel_at(neighbours, b, r, i, j, k):
-    """(Bucket or negative code, i, j, k) of a voxel at most one Bucket away."""
-    way = 13
-    if i < 0:
-        way -= 9
-        i += r
-    elif i >= r:
-        way += 9
-        i -= r
-    if j < 0:
-        way -= 3
-        j += r
-    elif j >= r:
-        way += 3
-        j -= r
-    if k < 0:
-        way -= 1
-        k += r
-    elif k >= r:
-        way += 1
-        k -= r
-    return (np.int64(b) if way == 13 else np.int64(neighbours[b, way])), i, j, k
 
 
 @device

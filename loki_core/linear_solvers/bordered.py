@@ -55,18 +55,21 @@ class BorderedSolve:
 
     Attributes:
         y: The unknowns of the border.
+        warning: What went wrong in the solves of columns, or nothing.
     """
 
     def __init__(
         self, solve: FluidSolve, border: Border, *, tol: float, max_iterations: int
     ) -> None:
         self.border = border
-        self._system = solve.system
+        self._fluid = solve
         self._solved = np.zeros_like(border.columns)
+        self.warning = ""
         for column, solved in zip(border.columns, self._solved, strict=True):
             solve.solve(
                 column.copy(), solved, tol=COLUMN_TOLERANCE * tol, max_iterations=max_iterations
             )
+            self.warning = self.warning or solve.warning
         rows = [self._onto_columns(solved) for solved in self._solved]
         schur = border.corner - np.array(rows).reshape(border.corner.shape)
         self._schur = 0.5 * (schur + schur.T)
@@ -74,7 +77,7 @@ class BorderedSolve:
 
     def _onto_columns(self, x: Vector) -> Floats:
         """B^T x. Collective."""
-        return np.array([self._system.dot(column, x) for column in self.border.columns])
+        return np.array([self._fluid.dot(column, x) for column in self.border.columns])
 
     def complete(
         self, b: Vector, x: Vector, *, first: int | None = None, rhs: Floats | None = None

@@ -128,6 +128,10 @@ class Boxes:
         contacts = 2 * (3 * a * b * c - a * b - b * c - c * a)
         return cls(number.ravel().astype(np.int32), np.tile(contacts.ravel(), cubes))
 
+    def of_rows(self, rows: NDArray[np.int64]) -> Boxes:
+        """The boxes of some of the rows; one that misses any is no whole box."""
+        return Boxes(self.number[rows], self.contacts)
+
 
 class SparseSystem:
     """A x = b with a sparse A, this rank's rows. Making one is collective.
@@ -143,6 +147,7 @@ class SparseSystem:
         null_space: Orthonormal vectors n with A n = 0.
         near_null_space: Vectors that A makes small, this rank's part; None: the constant.
         boxes: Unknowns that lie together, from which multigrid may take its aggregates.
+        places: Where the rows are in longer vectors of the caller's; None: everywhere.
     """
 
     def __init__(
@@ -158,9 +163,11 @@ class SparseSystem:
         null_space: Sequence[Vector] = (),
         near_null_space: Sequence[Array] | None = None,
         boxes: Boxes | None = None,
+        places: NDArray[np.int64] | None = None,
     ) -> None:
         self.comm = comm
         self.boxes = boxes
+        self.places: NDArray[np.int64] | slice = slice(None) if places is None else places
         self.size = len(indptr) - 1
         ghosts = 0 if ghost_rows is None else len(ghost_rows)
         error = _complaint(indptr, indices, data, self.size + ghosts, kind)

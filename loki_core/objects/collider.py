@@ -24,7 +24,7 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
-from loki_core.kernels.solid_fractions import close_faces, unite_solid
+from loki_core.kernels.solid_fractions import close_faces, measure_open_parts, unite_solid
 from loki_core.objects.cut_faces import CutFaces
 from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
@@ -440,7 +440,8 @@ def add_solids(
 
     Multiplies "open_fraction" by the open part of each face, fills "solid_velocity" (where the
     volume has it) on faces that are not wholly open, and sets "kind" to 0 in voxels all of whose
-    faces are closed. What the volume wrote there for its box before stays in force.
+    faces are closed. What the volume wrote there for its box before stays in force. "open_part",
+    where the volume has it, becomes the part of every voxel that no solid takes.
 
     Args:
         volume: Of the same voxel size as the colliders, on level 0.
@@ -476,6 +477,10 @@ def add_solids(
         moving = volume.with_ghosts("solid_velocity") if has_velocity else opening
         kind = volume.with_ghosts("kind")
         close_faces(nodes, wall, chosen, float(smallest), opening, moving, has_velocity, kind)
+    if "open_part" in volume.channels:
+        volume.local("open_part")[:] = 1.0
+        if len(chosen):
+            measure_open_parts(nodes, chosen, volume.local("open_part"))
     for name in ("open_fraction", "solid_velocity", "kind"):
         if name in volume.channels:
             volume.mark_written(name)

@@ -291,6 +291,10 @@ class Fluid(Object):
         """What a pressure gradient moves of each face; None where it moves all alike."""
         return self.mobility_under_drag(dt)
 
+    def moved_by_pressure(self) -> tuple[str, ...]:
+        """Channels beside the velocity that a projection writes: those of bodies that it moves."""
+        return ("volume.solid_velocity",) if "solid_velocity" in self.volume.channels else ()
+
     def mobility_under_drag(self, dt: float) -> Array | None:
         """What of each face drag leaves free to move; None where there is no drag."""
         if "drag" not in self.volume.channels:
@@ -298,7 +302,7 @@ class Fluid(Object):
         drag = self.volume.local("drag")
         wrong = ~((drag >= 0.0) & np.isfinite(drag))
         if self.scope.domain.comm.any(bool(wrong.any())):
-            raise DivergenceError(f"{self.path}: drag on the gas is negative or not finite")
+            raise DivergenceError(f"{self.path}: drag on it is negative or not finite")
         mobility = np.empty_like(drag)
         mobility_of_drag(drag.reshape(-1), self.face_mass, dt, mobility.reshape(-1))
         return mobility

@@ -31,6 +31,7 @@ from loki_core.kernels.liquid_motion import keep_inside
 from loki_core.objects.fluid import Fluid
 from loki_core.objects.free_bodies import FreeBodies
 from loki_core.objects.liquid_account import LiquidAccount
+from loki_core.objects.liquid_buckets import follow_particles
 from loki_core.objects.liquid_crowding import shake_apart
 from loki_core.objects.liquid_faces import LiquidFaces
 from loki_core.objects.liquid_grid import LiquidGrid
@@ -47,7 +48,6 @@ from loki_core.objects.particle_state import (
     world_positions,
     write_particles,
 )
-from loki_core.objects.volume_topology import Regions
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 
@@ -95,7 +95,7 @@ class HybridObject(Behavior, kind="object"):
     )
     narrow_band: int | None = parameter(
         None,
-        minimum=2,
+        minimum=3,
         maximum=32,
         doc="Voxels below the surface that have particles, deeper liquid is carried by the grid; "
         "none has particles everywhere.",
@@ -145,6 +145,8 @@ class Hybrid(Fluid):
         if self.is_affine:
             self.particles.add_channel("affine", dtype, (3, 3))
         self._add("space", dtype=np.uint8, derived=True)
+        self._add("loose", dtype=np.uint8)  # cells that a wall or solid lets go of
+        self._add("open_part", derived=True)
         self._add("room", derived=True)
         self._add("filled", derived=True)
         self._add("face_weight", components=3, derived=True)
@@ -228,7 +230,7 @@ class Hybrid(Fluid):
         self.account.settle()
         if self.band is not None:
             self.band.check()
-        self._follow_particles()
+        follow_particles(self)
 
     # -- Buckets ---------------------------------------------------------------------------
 
@@ -270,41 +272,7 @@ class Hybrid(Fluid):
     @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
     def adapt(self, access: Access, step: Step) -> None:
         """Keep Buckets around all particles, as far as they go in a step."""
-        self._follow_particles(step.dt)
-
-    def _follow_particles(self, dt: float = 0.0) -> None:
-        self.grid.look_ahead(dt)
-        coords, ranges = self.grid.occupied()
-        needed = Regions(coords, ranges)
-        if self.band is not None:
-            deep = Regions.whole(self.band.buckets(), self.resolution)
-            needed = Regions.joined([needed, deep])
-            coords, ranges = needed.coords, needed.ranges
-        around = needed.padded(self.scope.domain, self.grid.margin, self.resolution)
-        if self.falls_off_walls:
-            around = np.concatenate((around, self._beyond_walls(coords, ranges)))
-        self.volume.set_buckets(around)
-
-    def _beyond_walls(
-        self, coords: NDArray[np.int32], ranges: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
-        """Buckets beyond upper sides of the box that the liquid touches.
-
-        They store the faces on the sides, which have the liquid's own velocity where it falls off.
-        """
-        domain = self.scope.domain
-        found = np.empty((0, 3), np.int32)
-        for axis in range(3):
-            last = domain.bucket_range()[1][axis] - 1
-            if domain.boundaries[2 * axis + 1].kind != "wall":
-                continue
-            touching = (coords[:, axis] == last) & (ranges[:, 1, axis] == self.resolution - 1)
-            beside = Regions(coords[touching], ranges[touching])
-            inside = np.concatenate((beside.padded(domain, 1, self.resolution), found))
-            # Where two sides meet there are Buckets beyond both.
-            inside = inside[inside[:, axis] == last]
-            found = np.concatenate((found, inside + np.eye(3, dtype=np.int32)[axis]))
-        return found
+        follow_particles(self, step.dt)
 
     @property
     def is_liquid(self) -> bool:
@@ -346,7 +314,7 @@ class Hybrid(Fluid):
         stage, declaration = super().declare(name, stage, declaration)
         writes = declaration.writes
         if name == "update_boundaries":
-            writes = (*writes, "volume.space", "volume.room")
+            writes = (*writes, "volume.space", "volume.open_part", "volume.room")
         if name == "transfer_to_grid" and self.keeps_start:
             writes = (*writes, "volume.start_velocity")
         if name == "move" and self.is_affine:
@@ -401,6 +369,10 @@ class Hybrid(Fluid):
         if drag is None:
             drag = np.ones_like(self.volume.local("velocity"))
         return self.grid.with_surface(drag)
+
+    def free_mobility(self) -> NDArray[Any]:
+        """The same without drag."""
+        return self.grid.with_surface(np.ones_like(self.volume.local("velocity")))
 
     @task(Stage.GRID_TO_PARTICLES, writes=("volume.spread",))
     def correct_density(self, access: Access, step: Step) -> None:

@@ -2,7 +2,9 @@
 
 Particles are counted, which is exact: so the account closes to the last of them,
 
-    start + emitted - drained - left - killed = what is there now.
+    start + emitted - drained - left - killed = what is there now
+
+but for what a narrow band owes for the moment.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ volume and momentum are what they were.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -31,6 +32,7 @@ def shake_apart(liquid: Hybrid, step: Step) -> int:
     from loki_core.kernels.liquid_crowding import find_crowded
     from loki_core.kernels.random import random_key
 
+    stream = zlib.crc32(f"{liquid.path}/crowding".encode())  # of random numbers
     particles, domain, h = liquid.particles, liquid.scope.domain, float(liquid.voxel_size)
     full, count = round(1.0 / liquid.particle_share), particles.buckets.local_count
     crowded = np.zeros(particles.count, bool)
@@ -41,12 +43,15 @@ def shake_apart(liquid: Hybrid, step: Step) -> int:
     )  # fmt: skip
     rows = np.flatnonzero(crowded)
     if len(rows):
+        bucket = np.searchsorted(particles.offsets, rows, side="right") - 1
+        corner = particles.buckets.local_coords[bucket] * domain.bucket_size
         uniforms = np.empty((len(rows), 3))
         fill_uniforms(
-            random_key(step.seed, 11, step.substep), particles.local("id")[rows], uniforms
+            random_key(step.seed, stream, step.substep), particles.local("id")[rows], uniforms
         )
-        voxel = np.floor(position[rows].astype(np.float64) / h)
-        place = (voxel + EDGE + (1.0 - 2.0 * EDGE) * uniforms) * h
+        # In its Bucket, as it was sorted: the voxel on whose border it is may be the next one's.
+        voxel = np.clip(np.floor((position[rows] - corner) / h), 0, liquid.resolution - 1)
+        place = corner + (voxel + EDGE + (1.0 - 2.0 * EDGE) * uniforms) * h
         position[rows] = np.clip(place, domain.relative_lower, domain.relative_upper)
         particles.mark_written("position")
     return len(rows)

@@ -41,15 +41,16 @@ class LiquidFaces(NamedTuple):
         """Those of the liquid as it is after PARTICLES_TO_GRID. Collective."""
         volume, neighbours = liquid.volume, liquid.volume.buckets.neighbours
         weight, fraction = volume.local("face_weight"), volume.local("open_fraction")
-        volume.refresh("kind", "pressure")
-        kind, pressure = volume.with_ghosts("kind"), volume.with_ghosts("pressure")
+        volume.refresh("kind")
+        kind = volume.with_ghosts("kind")
+        none_is_loose = np.zeros_like(kind)
         layout: dict[str, Any] = {"components": 3, "resolution": liquid.resolution}
         with (
             volume.scratch("beside", np.uint8, location="face", **layout) as beside,
             volume.scratch("follow", location="face", **layout) as follow,
         ):
             known = volume.local(beside.name)
-            mark_known_faces(kind, fraction, pressure, 0, neighbours, known)
+            mark_known_faces(kind, fraction, none_is_loose, neighbours, known)
             volume.mark_written(beside.name)
             volume.refresh(beside.name)
             part, fill = volume.local(follow.name), weight.copy()

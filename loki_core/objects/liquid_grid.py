@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
     classify_liquid,
+    cut_to_box,
     density_error,
     measure_room,
-    measure_space,
     open_outside,
     surface_mobility,
 )
@@ -84,11 +84,13 @@ class LiquidGrid:
             buckets.local_coords, around.lower, around.upper, np.array(around.kinds),
             volume.local("space"),
         )  # fmt: skip
-        volume.refresh("open_fraction")
-        with volume.scratch("open", resolution=liquid.resolution) as part:
-            measure_space(
-                volume.with_ghosts("open_fraction"), volume.local("space"), buckets.coords,
-                buckets.neighbours, around.lower, around.upper, volume.local(part.name),
+        if not liquid.colliders:  # who else would have measured it
+            volume.local("open_part")[:] = 1.0
+        with volume.scratch("room_of_voxel", resolution=liquid.resolution) as part:
+            volume.local(part.name)[:] = volume.local("open_part")
+            cut_to_box(
+                buckets.local_coords, around.lower, around.upper, volume.local("space"),
+                volume.local(part.name),
             )  # fmt: skip
             volume.mark_written(part.name)
             volume.refresh(part.name, corners=True)
@@ -154,7 +156,7 @@ class LiquidGrid:
         volume.refresh("kind", corners=True)
         error = np.empty(volume.local("filled").size)
         density_error(
-            volume.with_ghosts("kind"), volume.local("filled"), volume.local("pressure"),
+            volume.with_ghosts("kind"), volume.local("filled"), volume.local("loose"),
             volume.buckets.neighbours, FULL_ERROR, error,
         )  # fmt: skip
         return error
@@ -173,12 +175,11 @@ class LiquidGrid:
         with volume.scratch(
             "known", np.uint8, components=3, resolution=r, location="face"
         ) as known:
-            volume.refresh("kind", "pressure")
+            volume.refresh("kind", "loose")
             fraction, neighbours = volume.local("open_fraction"), volume.buckets.neighbours
             kind = volume.with_ghosts("kind")
             mark_known_faces(
-                kind, fraction, volume.with_ghosts("pressure"), int(self.liquid.falls_off_walls),
-                neighbours, volume.local(known.name),
+                kind, fraction, volume.with_ghosts("loose"), neighbours, volume.local(known.name),
             )  # fmt: skip
             weight = volume.local("face_weight")
             for layer in range(1, self.margin if layers is None else layers + 1):

@@ -47,6 +47,8 @@ def _fill(liquid: Hybrid, mesh: Any, label: str) -> None:
     if painted and mesh.primitive_count:
         names = [name for name in channels_of(mesh) if name in painted]
         make_room(liquid.particles, mesh, names, label=label)
+        for name in names:
+            _check(liquid, name, painted[name], label)
         relative = liquid.scope.domain.to_relative(mesh.positions)
         placed = Triangles.of(mesh, label=label).at(relative, label=label)
         values = Nearest(placed, place).channels(mesh, liquid.particles, label=label)

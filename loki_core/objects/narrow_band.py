@@ -15,6 +15,7 @@ what flows, is owed, and the particles that appear are by as many more or fewer.
 
 from __future__ import annotations
 
+import zlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 SHARE_PAID = 0.5  # of the particles that appear in a step, by which these are more or fewer
-SEED = 11  # of random numbers, apart from others'
 
 
 class NarrowBand:
@@ -56,6 +56,7 @@ class NarrowBand:
     def __init__(self, liquid: Hybrid) -> None:
         self.liquid = liquid
         self.owed = 0.0
+        self._stream = zlib.crc32(f"{liquid.path}/narrow_band".encode())  # of random numbers
 
     def check(self) -> None:
         """Refuse channels of the user's: deep liquid has nothing to keep them in."""
@@ -77,6 +78,20 @@ class NarrowBand:
         """Deep voxels on all ranks. Collective."""
         volume = self.liquid.volume
         return volume.domain.comm.total(int(volume.local("deep").sum(dtype=np.int64)))
+
+    def holds(self, place: Array) -> NDArray[np.bool_]:
+        """Which places [n, 3], in Buckets of this rank, relative to the origin, are deep."""
+        volume, domain, r = self.liquid.volume, self.liquid.scope.domain, self.liquid.resolution
+        own = domain.keys(volume.buckets.local_coords)
+        if not len(own):
+            return np.zeros(len(place), bool)
+        order = np.argsort(own)
+        wanted = domain.keys(domain.bucket_coordinates(place))
+        row = order[np.minimum(np.searchsorted(own[order], wanted), len(own) - 1)]
+        i, j, k = (np.floor(place / self.liquid.voxel_size).astype(np.int64) % r).T
+        is_deep: NDArray[np.bool_] = volume.local("deep")[row, 0, i, j, k] == 1
+        is_deep &= own[row] == wanted
+        return is_deep
 
     def add_to_grid(self) -> None:
         """Add deep liquid to momentum, weights and filled parts of local faces and cells."""
@@ -127,8 +142,8 @@ class NarrowBand:
         least = max(int(liquid.behavior.narrow_band), reach + 2)
         with volume.scratch("depth", np.uint8, resolution=liquid.resolution) as depth:
             mark_edges(
-                volume.local("kind"), volume.local("pressure"), int(liquid.falls_off_walls),
-                volume.buckets.coords, around.lower, around.upper, self._boxes(),
+                volume.local("kind"), volume.local("loose"), volume.buckets.coords,
+                 around.lower, around.upper, self._boxes(),
                 volume.local(depth.name),
             )  # fmt: skip
             sides, touched = np.array(around.kinds), np.empty(volume.buckets.count, np.bool_)
@@ -145,9 +160,10 @@ class NarrowBand:
         for mesh in (*liquid.liquid_sources, *liquid.liquid_sinks):
             placed = mesh.placed()
             if not placed.is_empty:
-                corners = placed.tree.corners.reshape(-1, 3) / liquid.voxel_size
-                boxes.append((np.floor(corners.min(axis=0)), np.floor(corners.max(axis=0))))
-        return np.array(boxes, np.int64).reshape(-1, 2, 3)
+                corners = placed.tree.corners.reshape(-1, 3)
+                lower, upper = corners.min(axis=0) - mesh.reach, corners.max(axis=0) + mesh.reach
+                boxes.append((lower / liquid.voxel_size, upper / liquid.voxel_size))
+        return np.floor(np.array(boxes).reshape(-1, 2, 3)).astype(np.int64)
 
     def _remove_entered(self) -> int:
         """Take particles away that are in deep voxels now; return how many these were."""
@@ -199,7 +215,7 @@ class NarrowBand:
         lattice = np.floor(position[rows] * (1024.0 / self.liquid.voxel_size)).astype(np.int64)
         codes = (lattice[:, 0] << 42) ^ (lattice[:, 1] << 21) ^ lattice[:, 2]
         drawn = np.empty((len(rows), 1))
-        fill_uniforms(random_key(step.seed, SEED, step.substep), codes, drawn)
+        fill_uniforms(random_key(step.seed, self._stream, step.substep), codes, drawn)
         everyone = np.sort(np.concatenate(comm.all_gather(drawn[:, 0])))
         chosen = drawn[:, 0] <= everyone[abs(wanted) - 1]
         if wanted < 0:

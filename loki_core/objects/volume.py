@@ -269,6 +269,8 @@ class Volume(Fluid):
             "advect_channels": self.materials,
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)
+        if name == "advect_momentum" and self.behavior.reflection:  # which projects
+            writes = (*writes, *self.moved_by_pressure())
         return stage, replace(declaration, writes=(*declaration.writes, *writes))
 
     @task(

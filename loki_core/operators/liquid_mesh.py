@@ -37,6 +37,9 @@ class LiquidMesh(Operator):
         """What messages call the mesh."""
         return f'{self.path or type(self.behavior).__name__}: source "{self.behavior.source}"'
 
+    #: How far from its faces the mesh acts [m].
+    reach = 0.0
+
     @property
     def mesh(self) -> Any:
         """The mesh as it is now.
@@ -63,12 +66,13 @@ class LiquidMesh(Operator):
         return placed
 
     def near(self, placed: Any) -> NDArray[np.bool_]:
-        """Which local particles are in Buckets that the mesh's box touches, shape [n]."""
+        """Which local particles are in Buckets that the mesh reaches, shape [n]."""
         particles, size = self.target.particles, self.target.scope.domain.bucket_size
         corners = placed.tree.corners.reshape(-1, 3)
-        # A source that is a shell reaches a Bucket farther, at most.
-        lower = np.floor(corners.min(axis=0) / size) - 1
-        upper = np.floor(corners.max(axis=0) / size) + 1
+        # Places that are moved at random may lie up to a voxel outside.
+        reach = self.reach + float(self.target.voxel_size)
+        lower = np.floor((corners.min(axis=0) - reach) / size)
+        upper = np.floor((corners.max(axis=0) + reach) / size)
         coords = particles.buckets.local_coords
         chosen = np.all((coords >= lower) & (coords <= upper), axis=1)
         counts = np.diff(particles.offsets[: len(coords) + 1])

@@ -74,7 +74,8 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self.debt = 0.0  # volume that is due [m^3]
-        self._places: tuple[Any, Any, Array] | None = None  # of a placed mesh, by these cuts
+        self._places = np.empty((0, 3))
+        self._places_of: tuple[Any, ...] = (None,)  # what they were found for
         target.liquid_sources.append(self)
         if behavior.channels:
             from loki_core.objects.mesh_to_particles import make_room
@@ -98,9 +99,11 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
     @property
     def speed(self) -> float:
         """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
+        from loki_core.objects.mesh_to_particles import channels_of
+
         given = float(np.linalg.norm(self.settings.velocity))
         given += abs(float(self.settings.normal_velocity))
-        own = self.mesh.channels["point"].get("velocity", np.zeros((0, 3)))
+        _, own = channels_of(self.mesh).get("velocity", ("", np.zeros((0, 3))))
         return given + float(np.linalg.norm(own, axis=-1).max(initial=0.0))
 
     @property
@@ -109,6 +112,11 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         if self.behavior.mode != "shell":
             return None
         return max(float(self.settings.thickness), float(self.target.voxel_size))
+
+    @property
+    def reach(self) -> float:  # type: ignore[override]
+        """How far from its faces the source reaches [m]."""
+        return 0.5 * (self.shell or 0.0)
 
     def _values(self, place: Array, placed: Any) -> dict[str, Array]:
         """What new particles carry."""
@@ -129,19 +137,17 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         """Places in the source, in Buckets of this rank; found anew when the mesh is another."""
         from loki_core.objects.liquid_seeding import fill_mesh
 
-        target, cuts = self.target, self.target.scope.domain.cuts
-        known = self._places
-        if known is None or known[0] is not placed or not np.array_equal(known[1], cuts):
-            place = np.empty((0, 3))
+        found_for = (placed, self.shell, self.target.scope.domain.cuts.tobytes())
+        if self._places_of[0] is not placed or self._places_of[1:] != found_for[1:]:
+            self._places, self._places_of = np.empty((0, 3)), found_for
             if not placed.is_empty:
-                place = fill_mesh(target, self.mesh, self.label, shell=self.shell)
-            self._places = known = (placed, cuts, place)
-        return known[2]
+                self._places = fill_mesh(self.target, self.mesh, self.label, shell=self.shell)
+        return self._places
 
     def _is_taken(self, place: Array, placed: Any) -> tuple[NDArray[np.bool_], int]:
         """Which places have a particle in their part of a voxel, or are in a voxel that is full.
 
-        And how many particles of this rank are in such parts.
+        And how many particles of this rank are in such parts; deep liquid is full of them.
         """
         target = self.target
         if not len(place):
@@ -162,7 +168,11 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         first = np.searchsorted(wanted[order], wanted[order], side="left")
         rank = np.empty(len(place), np.int64)
         rank[order] = np.arange(len(place)) - first
-        return taken | (rank >= room), int(np.count_nonzero(np.isin(held, parts)))
+        taken, inside = taken | (rank >= room), int(np.count_nonzero(np.isin(held, parts)))
+        if target.band is not None:
+            deep = target.band.holds(place)
+            taken, inside = taken | deep, inside + int(np.count_nonzero(deep))
+        return taken, inside
 
     def _is_free(self, place: Array) -> NDArray[np.bool_]:
         """Which places are in no solid."""

@@ -49,6 +49,14 @@ parameters = {
 }
 document = decode(encode({"parameters": parameters}))
 assert document["parameters"] == parameters
+import numpy as np, pathlib, tempfile
+from loki_core.data.voxels import Voxels
+from serialization import volumes
+volumes.find_openvdb = lambda: None  # as where Blender is not
+smoke = Voxels(np.zeros((1, 3), np.int32), 0.1)
+smoke.set_channel("density", np.ones((1, 1, 8, 8, 8), np.float32))
+with tempfile.TemporaryDirectory() as folder:
+    volumes.write_vdb(pathlib.Path(folder) / "smoke.vdb", smoke)
 assert not set(HEAVY) & set(sys.modules), set(HEAVY) & set(sys.modules)
 print(json.dumps({"behaviors": sorted(parameters), "count": sum(map(len, parameters.values()))}))
 """

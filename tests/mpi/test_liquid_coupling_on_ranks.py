@@ -14,6 +14,7 @@ TOLERANCE = 1e-7  # m and m/s after six steps, solved to 1e-10
 
 
 @pytest.mark.mpi
+@pytest.mark.slow  # compiles nearly everything in double precision
 def test_what_meets_a_liquid_does_not_depend_on_ranks(tmp_path):
     alone = results_on_ranks(SCRIPT, 1, tmp_path)
     many = results_on_ranks(SCRIPT, 2, tmp_path)

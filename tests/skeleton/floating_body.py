@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from loki_core.constraints.pressure_system import flux_into
+
 
 class FloatingBody:
     """Moves along the three axes with all faces around it.
@@ -66,5 +68,5 @@ class FloatingBody:
         volume, r = self.fluid.volume, self.fluid.resolution
         rows = volume.buckets.local_coords[:, 1, None] * r + np.arange(r)
         height = np.broadcast_to(rows[:, None, :, None], (len(rows), r, r, r)).reshape(-1)
-        flux = self.fluid.projector._flux_into(None, self.velocity_modes()[1])
+        flux = flux_into(self.fluid, None, self.velocity_modes()[1])
         return self.fluid.face_mass * float(np.sum(flux * height))

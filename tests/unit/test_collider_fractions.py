@@ -165,6 +165,36 @@ def test_solid_volume_of_a_sphere_converges():
     assert (np.array(errors) < 0.15 * (np.array([16, 32, 64]) * radius) ** -2.0).all()
 
 
+@pytest.mark.parametrize("offset", [0.0, 0.0371])
+@pytest.mark.parametrize("normal", [(0, 1, 0), (-1, 0, 0), (1, 1, 0), (1, 2, 3), (0.01, 1.0, 0.0)])
+def test_open_parts_of_voxels_that_a_plane_cuts(normal, offset):
+    """Against dense sampling; with offset 0 a wall runs along faces, and takes nothing."""
+    domain = GridDomain(0.25)
+    volume = air(domain, -1, 1)
+    volume.add_channel("open_part", resolution=8)
+    plane = narrow_band(domain, half_space(normal, offset), dtype=np.float64)
+    add_solids(volume, [plane], smallest=0.0)
+    unit = np.asarray(normal, float) / np.linalg.norm(normal)
+    axis = (np.arange(16 * 12) + 0.5) / (12 * 32) - 0.25
+    x, y, z = np.meshgrid(axis, axis, axis, indexing="ij", sparse=True)
+    is_open = unit[0] * x + unit[1] * y + unit[2] * z > offset
+    expected = is_open.reshape(16, 12, 16, 12, 16, 12).mean(axis=(1, 3, 5))
+    # A sample stands for 1 / 12 of a voxel across the plane, and lies within half of that.
+    np.testing.assert_allclose(dense(volume, "open_part")[0], expected, rtol=0, atol=0.05)
+
+
+def test_open_parts_of_voxels_add_up_to_the_volume_outside_a_sphere():
+    radius, errors = 0.4, []
+    for voxels in (16, 32):
+        domain = GridDomain(8.0 / voxels)
+        volume = air(domain, -voxels // 16, voxels // 16)
+        volume.add_channel("open_part", resolution=8)
+        add_solids(volume, [narrow_band(domain, sphere(radius, 6), dtype=np.float64)])
+        solid = 1.0 - float(dense(volume, "open_part").mean())
+        errors.append(abs(solid / (4.0 / 3.0 * np.pi * radius**3) - 1.0))
+    assert errors[0] < 0.015 and errors[1] < 0.3 * errors[0]  # second order
+
+
 def test_whole_buckets_deep_inside_are_solid():
     domain = GridDomain(0.125)
     volume = air(domain, -6, 6)

@@ -189,6 +189,7 @@ def lit(tangent: tuple[float, float, float], *, tau: float = 0.0, gloss: float =
     return float(colors[0, 0])
 
 
+@pytest.mark.slow
 def test_diffuse_light_goes_with_the_sine_between_strand_and_lamp():
     dark = lit((0.0, 1.0, 0.0))  # along the light: only what others scatter
     full = lit((1.0, 0.0, 0.0)) - dark
@@ -213,6 +214,7 @@ def test_the_highlight_is_shifted_from_where_a_mirror_would_show_it():
     assert gloss.min() >= 0.0
 
 
+@pytest.mark.slow
 def test_strands_shade_what_is_behind_them():
     assert lit((1.0, 0.0, 0.0)) > lit((1.0, 0.0, 0.0), tau=1.0) > lit((1.0, 0.0, 0.0), tau=4.0)
     picture = painted(bundle()).sum(axis=2)
@@ -321,6 +323,7 @@ def behind_eye() -> np.ndarray:
     return np.array([[[0.5, 0.5, 14.0], [0.5, 0.6, 14.0]]])
 
 
+@pytest.mark.slow
 def test_preview_of_a_cache_of_curves(tmp_path: Path) -> None:
     pytest.importorskip("pyvista")
     from click.testing import CliRunner

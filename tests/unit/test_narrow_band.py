@@ -38,7 +38,7 @@ def dam(narrow_band=None, **settings):
 
 
 def test_deep_water_rests_without_particles():
-    solver = tank(box((-1, -1, -1), (2, 0.72, 2)), liquid={"narrow_band": 2})
+    solver = tank(box((-1, -1, -1), (2, 0.72, 2)), liquid={"narrow_band": 3})
     before = volume(solver)
     solver.run(6)
     water = solver.object("Water")
@@ -49,7 +49,7 @@ def test_deep_water_rests_without_particles():
 
 
 def test_a_dam_breaks_as_it_does_with_particles_everywhere():
-    whole, narrow = dam(), dam(2)
+    whole, narrow = dam(), dam(3)
     start = volume(whole)
     for frame in range(12):
         whole.advance_frame()
@@ -67,7 +67,7 @@ def test_a_drop_in_flight_keeps_velocity_and_volume():
     water = ball((0.0, 0.0, 0.0), 0.5)
     solver = tank(
         water, walls="open", size=(8.0, 8.0, 8.0), gravity=(0.0, 0.0, 0.0),
-        liquid={"narrow_band": 2, "velocity": (3.0, -1.0, 0.5)}, domain_lower=(-2.0, -2.0, -2.0),
+        liquid={"narrow_band": 3, "velocity": (3.0, -1.0, 0.5)}, domain_lower=(-2.0, -2.0, -2.0),
     )  # fmt: skip
     before = volume(solver)
     solver.run(8)
@@ -78,12 +78,12 @@ def test_a_drop_in_flight_keeps_velocity_and_volume():
 
 
 def test_the_surface_encloses_deep_water():
-    solver = dam(2)
+    solver = dam(3)
     solver.run(2)
     shown = lk.Solver(
         lk.SolverSetup(
             "shown",
-            lk.HybridObject(name="Water", voxel_size=H, input="water", narrow_band=2),
+            lk.HybridObject(name="Water", voxel_size=H, input="water", narrow_band=3),
             lk.GravityForce(),
             lk.PressureMaterial(),
             lk.LiquidSurface(name="Surface"),
@@ -102,7 +102,7 @@ def test_the_surface_encloses_deep_water():
 
 
 def test_a_resumed_run_goes_on_bit_for_bit():
-    whole, other = dam(2), dam(2)
+    whole, other = dam(3), dam(3)
     whole.run(3)
     state = whole.state()
     whole.run(3)

@@ -34,7 +34,7 @@ def ball():
 
 def setup(word="apic", viscosity=None, **settings):
     """Water in a closed tank, or something thicker."""
-    liquid = {"narrow_band": 2} if word == "narrow_band" else {"transfer": word}
+    liquid = {"narrow_band": 3} if word == "narrow_band" else {"transfer": word}
     thick = []
     if viscosity is not None:
         thick = [
