@@ -32,12 +32,12 @@ def scaled_start(inverse_diagonal, r, factor, x):
 
 @device
 def relax_block(
-    slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first, last,
-    rows, out,
+    slices, runs, same, columns, values, inverse_diagonal, r, x, factor, momentum, memory, first,
+    last, rows, out,
 ):  # fmt: skip
     """Smooth slices first to last."""
     for s in range(first, last):
-        product = slice_product(slices, runs, columns, values, x, s)
+        product = slice_product(slices, runs, same, columns, values, x, s)
         at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
         here = load_first(x, at, count)
         scale = load_first(inverse_diagonal, at, count) * factor
@@ -48,7 +48,9 @@ def relax_block(
 
 
 @parallel_kernel
-def relax(slices, runs, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out):
+def relax(
+    slices, runs, same, columns, values, inverse_diagonal, r, x, factor, momentum, memory, out
+):
     """One step of a Chebyshev smoother.
 
     out = x + momentum x - memory out + factor D^-1 (r - A x), where out holds the x before on
@@ -59,41 +61,43 @@ def relax(slices, runs, columns, values, inverse_diagonal, r, x, factor, momentu
     f, m, k = np.float32(factor), np.float32(momentum), np.float32(memory)
     for block in prange((count + 511) // 512):
         relax_block(
-            slices, runs, columns, values, inverse_diagonal, r, x, f, m, k, 512 * block,
+            slices, runs, same, columns, values, inverse_diagonal, r, x, f, m, k, 512 * block,
             min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
 
 @device
-def residual_block(slices, runs, columns, values, inverse_diagonal, r, x, first, last, rows, out):
+def residual_block(
+    slices, runs, same, columns, values, inverse_diagonal, r, x, first, last, rows, out
+):
     """D^-1 (r - A x) of slices first to last."""
     for s in range(first, last):
-        product = slice_product(slices, runs, columns, values, x, s)
+        product = slice_product(slices, runs, same, columns, values, x, s)
         at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
         left = load_first(r, at, count) - product
         store_first(out, at, load_first(inverse_diagonal, at, count) * left, count)
 
 
 @parallel_kernel
-def scaled_residual(slices, runs, columns, values, inverse_diagonal, r, x, out):
+def scaled_residual(slices, runs, same, columns, values, inverse_diagonal, r, x, out):
     """Write D^-1 (r - A x) to out."""
     rows = r.shape[0]
     count = slices.shape[0] - 1
     for block in prange((count + 511) // 512):
         residual_block(
-            slices, runs, columns, values, inverse_diagonal, r, x, 512 * block,
+            slices, runs, same, columns, values, inverse_diagonal, r, x, 512 * block,
             min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
 
 @device
 def transfer_block(
-    slices, runs, columns, values, inverse_diagonal, omega, v, first, last, rows, out
+    slices, runs, same, columns, values, inverse_diagonal, omega, v, first, last, rows, out
 ):
     """D v - omega A v of slices first to last."""
     zero, one = np.float32(0.0), np.float32(1.0)
     for s in range(first, last):
-        product = slice_product(slices, runs, columns, values, v, s)
+        product = slice_product(slices, runs, same, columns, values, v, s)
         at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
         inverse = load_first(inverse_diagonal, at, count)
         used = inverse > zero
@@ -102,14 +106,14 @@ def transfer_block(
 
 
 @parallel_kernel
-def smooth_transposed(slices, runs, columns, values, inverse_diagonal, omega, v, out):
+def smooth_transposed(slices, runs, same, columns, values, inverse_diagonal, omega, v, out):
     """Write S' r = r - omega A D^-1 r to out, given v = D^-1 r."""
     rows = inverse_diagonal.shape[0]
     count = slices.shape[0] - 1
     w = np.float32(omega)
     for block in prange((count + 511) // 512):
         transfer_block(
-            slices, runs, columns, values, inverse_diagonal, w, v, 512 * block,
+            slices, runs, same, columns, values, inverse_diagonal, w, v, 512 * block,
             min(512 * block + 512, count), rows, out,
         )  # fmt: skip
 
@@ -133,11 +137,13 @@ def prolong(aggregate, coarse, fine):
 
 
 @device
-def correct_block(slices, runs, columns, values, inverse_diagonal, omega, e, first, last, rows, x):
+def correct_block(
+    slices, runs, same, columns, values, inverse_diagonal, omega, e, first, last, rows, x
+):
     """X += S e of slices first to last."""
     zero = np.float32(0.0)
     for s in range(first, last):
-        product = slice_product(slices, runs, columns, values, e, s)
+        product = slice_product(slices, runs, same, columns, values, e, s)
         at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
         inverse = load_first(inverse_diagonal, at, count)
         step = load_first(e, at, count) - inverse * (product * omega)
@@ -146,14 +152,14 @@ def correct_block(slices, runs, columns, values, inverse_diagonal, omega, e, fir
 
 
 @parallel_kernel
-def add_smoothed(slices, runs, columns, values, inverse_diagonal, omega, e, x):
+def add_smoothed(slices, runs, same, columns, values, inverse_diagonal, omega, e, x):
     """Add the smoothed correction S e = e - omega D^-1 A e to x."""
     rows = inverse_diagonal.shape[0]
     count = slices.shape[0] - 1
     w = np.float32(omega)
     for block in prange((count + 511) // 512):
         correct_block(
-            slices, runs, columns, values, inverse_diagonal, w, e, 512 * block,
+            slices, runs, same, columns, values, inverse_diagonal, w, e, 512 * block,
             min(512 * block + 512, count), rows, x,
         )  # fmt: skip
 

@@ -7,7 +7,9 @@ shorter than the slice's longest are filled with zeros. Entry t of row i is at
 
 Where the eight columns of a slot (entry t of the eight rows) follow one another, as they do for
 stencils on a grid, `runs[slot]` is the first of them: the product then loads eight values of the
-vector at once and does not read the columns. Elsewhere it is -1.
+vector at once and does not read the columns. Elsewhere it is -1. Where the eight values of a slot
+are the same, as they are inside a fluid, `same[slot]` is that value, and the product does not read
+the others; elsewhere it is not a number.
 
 Beside compressed rows (CSR) this takes the same memory where row lengths are alike, and the product
 runs at the speed of memory, because eight rows are summed side by side. Vectors may be float32 or
@@ -119,18 +121,21 @@ def extract_diagonal(slices, columns, values, rows, diagonal):
 
 
 @parallel_kernel
-def find_runs(columns, runs):
-    """Fill the first column of each slot whose eight columns follow one another, else -1."""
+def find_runs(columns, values, runs, same):
+    """Fill what products need not read of each slot: see the top of the file."""
     for slot in prange(runs.shape[0]):
-        first = columns[8 * slot]
-        follows = True
-        for k in range(1, LANES):
-            follows = follows and columns[LANES * slot + k] == first + k
+        at = np.uint64(LANES) * np.uint64(slot)
+        first = columns[at]
+        follows, alike = True, True
+        for k in range(np.uint64(1), np.uint64(LANES)):
+            follows &= columns[at + k] == first + np.int32(k)
+            alike &= values[at + k] == values[at]
         runs[slot] = first if follows else -1
+        same[slot] = values[at] if alike else np.nan
 
 
 @inlined
-def slice_product(slices, runs, columns, values, x, s):
+def slice_product(slices, runs, same, columns, values, x, s):
     """A x of the eight rows of slice s."""
     e = np.uint64(slices[s])
     end = np.uint64(slices[s + 1])
@@ -142,18 +147,22 @@ def slice_product(slices, runs, columns, values, x, s):
             factor = load(x, np.uint64(first))
         else:
             factor = gather(x, columns, e)
-        sums = sums + numbers(load(values, e), zero) * factor
+        value = same[e >> np.uint64(3)]
+        if value == value:
+            sums = sums + factor * x.dtype.type(value)
+        else:
+            sums = sums + numbers(load(values, e), zero) * factor
         e += np.uint64(LANES)
     return sums
 
 
 @device
-def multiply_block(slices, runs, columns, values, x, first, last, rows, out):
+def multiply_block(slices, runs, same, columns, values, x, first, last, rows, out):
     """Write A x for slices first to last; return x . A x of these rows."""
     sums = repeated(x.dtype.type(0.0))
     rest = 0.0
     for s in range(first, last):
-        product = slice_product(slices, runs, columns, values, x, s)
+        product = slice_product(slices, runs, same, columns, values, x, s)
         at, count = np.uint64(LANES * s), min(LANES, rows - LANES * s)
         store_first(out, at, product, count)
         if count == LANES:
@@ -165,13 +174,22 @@ def multiply_block(slices, runs, columns, values, x, first, last, rows, out):
 
 
 @parallel_kernel
-def multiply(slices, runs, columns, values, x, out, partial):
+def multiply(slices, runs, same, columns, values, x, out, partial):
     """Write A x to out, and x . A x of each block of 4096 rows to partial."""
     rows = out.shape[0]
     count = slices.shape[0] - 1
     for block in prange(partial.shape[0]):
         partial[block] = multiply_block(
-            slices, runs, columns, values, x, 512 * block, min(512 * block + 512, count), rows, out
+            slices,
+            runs,
+            same,
+            columns,
+            values,
+            x,
+            512 * block,
+            min(512 * block + 512, count),
+            rows,
+            out,
         )
 
 

@@ -50,7 +50,7 @@ class SlicedMatrix:
     def __init__(self, rows: int, slices: Array, columns: Array, values: Array) -> None:
         self.rows = rows
         self.slices, self.columns, self.values = slices, columns, values
-        self._runs: Array | None = None
+        self._runs: tuple[Array, Array] | None = None
 
     @classmethod
     def from_csr(cls, indptr: Array, indices: Array, data: Array) -> SlicedMatrix:
@@ -91,17 +91,19 @@ class SlicedMatrix:
         multiply(*self.products, x, out, partial)
 
     @property
-    def products(self) -> tuple[Array, Array, Array, Array]:
-        """What products with a vector read: slices, runs, columns and values."""
+    def products(self) -> tuple[Array, Array, Array, Array, Array]:
+        """What products with a vector read: slices, runs, same, columns and values."""
         if self._runs is None:
-            self._runs = np.empty(len(self.columns) // LANES, np.int32)
-            find_runs(self.columns, self._runs)
-        return self.slices, self._runs, self.columns, self.values
+            slots = len(self.columns) // LANES
+            kind = np.result_type(self.values.dtype, np.float32)
+            self._runs = np.empty(slots, np.int32), np.empty(slots, kind)
+            find_runs(self.columns, self.values, *self._runs)
+        return self.slices, *self._runs, self.columns, self.values
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
-        return int(self.slices.nbytes + 1.125 * self.columns.nbytes + self.values.nbytes)
+        return int(self.slices.nbytes + 1.25 * self.columns.nbytes + self.values.nbytes)
 
 
 @dataclass(frozen=True)
