@@ -243,16 +243,19 @@ def choose_deep(kind, depth, least, deep):
 
 
 @parallel_kernel
-def count_leaving(before, deep, neighbours, halo, counts):
-    """Count the voxels of local Buckets that were deep, and from which the flow may leave them."""
+def mark_leaving(before, deep, neighbours, halo, near, counts):
+    """Mark voxels of local Buckets that were deep and from which the flow may leave deep liquid.
+
+    Args: before uint8 [local, 1, r, r, r]; deep likewise with ghosts and corners; halo: how far the
+    flow goes at most, in voxels; near uint8 [local, r, r, r], filled where counts int64 [local],
+    their number, is above 0.
+    """
     for b in prange(counts.shape[0]):
-        r = deep.shape[2]
-        near = np.empty((r, r, r), np.bool_)
-        counts[b] = mark_leaving(np.int64(b), before, deep, neighbours, halo, near)
+        counts[b] = mark_leaving_of_bucket(np.int64(b), before, deep, neighbours, halo, near[b])
 
 
 @device
-def mark_leaving(b, before, deep, neighbours, halo, near):
+def mark_leaving_of_bucket(b, before, deep, neighbours, halo, near):
     """Mark voxels that were deep and have others within `halo`; return how many there are."""
     r = deep.shape[2]
     n = r + 2 * halo
@@ -260,7 +263,6 @@ def mark_leaving(b, before, deep, neighbours, halo, near):
     for i in range(r):
         for j in range(r):
             for k in range(r):
-                near[i, j, k] = False
                 some |= before[b, 0, i, j, k] == 1
     if not some:
         return 0
@@ -274,41 +276,38 @@ def mark_leaving(b, before, deep, neighbours, halo, near):
     for i in range(r):
         for j in range(r):
             for k in range(r):
-                if before[b, 0, i, j, k] == 1 and tile[i + halo, j + halo, k + halo] == 0:
-                    near[i, j, k] = True
-                    count += 1
+                leaves = before[b, 0, i, j, k] == 1 and tile[i + halo, j + halo, k + halo] == 0
+                near[i, j, k] = leaves
+                count += leaves
     return count
 
 
 @device
 def shrink(tile, axis, width):
     """Replace 1 by 0 within `width` of a 0 along an axis."""
-    n = tile.shape[0]
-    line = np.empty(n, np.uint8)
+    flat, n = tile.reshape(-1), np.int64(tile.shape[0])
+    step = n * n if axis == 0 else (n if axis == 1 else 1)
     for u in range(n):
         for v in range(n):
+            first = u * n + v if axis == 0 else (u * n * n + v if axis == 1 else (u * n + v) * n)
+            since = width + 1  # steps since the last 0, both ways
             for t in range(n):
-                line[t] = tile[t, u, v] if axis == 0 else (
-                    tile[u, t, v] if axis == 1 else tile[u, v, t]
-                )  # fmt: skip
-            for t in range(n):
-                least = 1
-                for s in range(max(t - width, 0), min(t + width + 1, n)):
-                    least = min(least, line[s])
-                if axis == 0:
-                    tile[t, u, v] = least
-                elif axis == 1:
-                    tile[u, t, v] = least
-                else:
-                    tile[u, v, t] = least
+                place = np.uint64(first + t * step)
+                since = 0 if flat[place] == 0 else since + 1
+                flat[place] = 2 if flat[place] == 1 and since <= width else flat[place]
+            since = width + 1
+            for t in range(n - 1, -1, -1):
+                place = np.uint64(first + t * step)
+                since = 0 if flat[place] == 0 else since + 1
+                flat[place] = 1 if flat[place] == 1 and since > width else 0
 
 
 @parallel_kernel
 def let_leave(
-    before, deep, neighbours, faces, sides, outer, coords, bucket_size, halo, dt, per_axis, number,
+    near, deep, neighbours, faces, sides, outer, coords, bucket_size, halo, dt, per_axis, number,
     starts, position, velocity, affine, leaves,
 ):  # fmt: skip
-    """Follow the lattice places of voxels that `count_leaving` counted.
+    """Follow the lattice places of voxels that `mark_leaving` marked.
 
     Args: faces [b, 3, r, r, r] with ghosts; number of the step; starts int64 [buckets + 1], of each
     Bucket's places; position, velocity [n, 3], affine [n, 3, 3]: filled; leaves bool [n]: whether a
@@ -317,22 +316,19 @@ def let_leave(
     for b in prange(starts.shape[0] - 1):
         if starts[b + 1] > starts[b]:
             leave_bucket(
-                np.int64(b), before, deep, neighbours, faces, sides, outer, coords, bucket_size,
-                halo, dt, per_axis, number, starts[b], position, velocity, affine,
-                leaves,
+                np.int64(b), near[b], deep, neighbours, faces, sides, outer, coords, bucket_size,
+                halo, dt, per_axis, number, starts[b], position, velocity, affine, leaves,
             )  # fmt: skip
 
 
 @device
 def leave_bucket(
-    b, before, deep, neighbours, faces, sides, outer, coords, bucket_size, halo, dt, per_axis,
+    b, near, deep, neighbours, faces, sides, outer, coords, bucket_size, halo, dt, per_axis,
     number, place, position, velocity, affine, leaves,
 ):  # fmt: skip
     r = deep.shape[2]
     n = r + 2 * halo
     inverse_h = r / bucket_size
-    near = np.empty((r, r, r), np.bool_)
-    mark_leaving(b, before, deep, neighbours, halo - 1, near)
     flow = np.empty(3 * n * n * n, faces.dtype)
     gather_faces(faces, neighbours, b, halo, flow)
     fill_beyond_box(neighbours, b, r, halo, sides, outer, flow)
@@ -340,7 +336,7 @@ def leave_bucket(
     for i in range(r):
         for j in range(r):
             for k in range(r):
-                if not near[i, j, k]:
+                if near[i, j, k] == 0:
                     continue
                 if stays_deep(
                     b, i, j, k, deep, neighbours, flow, n, halo, dt * inverse_h, r

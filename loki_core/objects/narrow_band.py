@@ -26,12 +26,12 @@ from loki_core.kernels.emission import fill_uniforms
 from loki_core.kernels.liquid_band import (
     add_deep_liquid,
     choose_deep,
-    count_leaving,
     deepen,
     find_entered,
     find_layer,
     let_leave,
     mark_edges,
+    mark_leaving,
 )
 from loki_core.kernels.random import random_key
 from loki_core.objects.advection import advect
@@ -184,8 +184,9 @@ class NarrowBand:
         """Places, velocities and their gradients of particles that come out of deep voxels."""
         liquid, volume, around = self.liquid, self.liquid.volume, self.liquid.surroundings()
         deep, neighbours = volume.with_ghosts("deep"), volume.buckets.neighbours
-        counts = np.empty(volume.buckets.local_count, np.int64)
-        count_leaving(before, deep, neighbours, halo - 1, counts)
+        near = np.empty((len(before), *before.shape[2:]), np.uint8)
+        counts = np.empty(len(before), np.int64)
+        mark_leaving(before, deep, neighbours, halo - 1, near, counts)
         per_axis = int(liquid.behavior.particles_per_axis)
         starts = np.zeros(len(counts) + 1, np.int64)
         np.cumsum(per_axis**3 * counts, out=starts[1:])
@@ -193,7 +194,7 @@ class NarrowBand:
         position, velocity = np.empty((total, 3)), np.empty((total, 3), dtype)
         affine, leaves = np.empty((total, 3, 3), dtype), np.empty(total, bool)
         let_leave(
-            before, deep, neighbours, volume.with_ghosts("velocity"), np.array(around.kinds),
+            near, deep, neighbours, volume.with_ghosts("velocity"), np.array(around.kinds),
             around.velocity, volume.buckets.coords, volume.domain.bucket_size, halo, step.dt,
             per_axis, step.substep, starts, position, velocity, affine, leaves,
         )  # fmt: skip
