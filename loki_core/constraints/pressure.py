@@ -160,6 +160,11 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._matrix_version = self._assembled_for = None
         self._solve.forget()
 
+    def release(self) -> None:
+        """Free the matrix and its levels, which the next step would make anew in any case."""
+        self._matrix_version = self._assembled_for = self._moved_with = self._border = None
+        self._solve.release()
+
     def begin_step(self, frame: int) -> None:
         """Forget how long the pressure pushed in the step before."""
         self._pushed, self._pushing = 0.0, None

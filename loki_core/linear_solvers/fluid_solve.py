@@ -180,6 +180,11 @@ class FluidSolve:
         self._solver = None
         self._fresh_iterations = None
 
+    def release(self) -> None:
+        """Free what was prepared; the report stays."""
+        self.forget()
+        del self.system
+
     def _still_good(self) -> bool:
         """Whether the last solve took not many more iterations than the first did."""
         first = self._fresh_iterations

@@ -382,6 +382,8 @@ class Hybrid(Fluid):
         if part > 0.0 and self.projector is not None:
             report = self.projector.spread(part * self.grid.density_error(), "spread")
             self.iterations, self.warning = report.iterations, report.warning
+        if self.projector is not None:
+            self.projector.release()
 
     @task(
         Stage.MOVE_PARTICLES,

@@ -86,6 +86,7 @@ class Timeline:
         while self.elapsed < duration:
             count = self._remaining_substeps(runner, duration)
             dt = (duration - self.elapsed) / count
+            snapshot = None  # the former is freed first: it may be as large as all the rest
             snapshot = runner.snapshot()
             try:
                 self._run_substep(runner, self.step(dt))
