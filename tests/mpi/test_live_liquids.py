@@ -29,6 +29,7 @@ SCENES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
         {"voxel_size": 0.08, "strands": 40, "vertices": 10},
         ("Water/Particles", "Weed/Stems"),
     ),
+    "honey": ({"voxel_size": 0.0025}, ("Honey/Particles",)),
 }
 TOLERANCE = 1.0e-6  # m and m/s, with what is below
 
@@ -57,7 +58,8 @@ def test_live_frames_of_liquids_are_those_of_the_solver(
 ) -> None:
     options, objects = SCENES[name]
     setup, inputs = find_example(name).build(**options)
-    precise = [f"{path}.tolerance=1e-10" for path, _ in setup.behaviors() if "Pressure" in path]
+    solved = [path for path, _ in setup.behaviors() if "Pressure" in path or "Viscosity" in path]
+    precise = [f"{path}.tolerance=1e-10" for path in solved]
     setup = apply_changes(setup, ["precision=double", *precise])
     solver = Solver(setup, inputs, comm=SERIAL)
     with Client(server.endpoint) as client:
