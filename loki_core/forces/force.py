@@ -74,15 +74,17 @@ class Force(Action):
     Class attributes, set by the author:
         reads: Channels that `evaluate` needs besides position and velocity.
         implicit: Whether `evaluate` adds to the Jacobian.
+        is_uniform: Whether all of it is `uniform_acceleration`, where fluids are concerned.
     """
 
     reads: ClassVar[tuple[str, ...]] = ()
     implicit: ClassVar[bool] = False
+    is_uniform: ClassVar[bool] = False
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         if self.acts_on_faces(target):
-            if self.uniform_acceleration() is not None:
+            if self.is_uniform:
                 target.uniform_forces.append(self.uniform_acceleration)
             else:
                 target.need_force()
@@ -107,7 +109,7 @@ class Force(Action):
     def tasks(self) -> Iterator[Task]:
         """Only those that the target has points for."""
         on_particles = self.acts_on_particles(self.target)
-        on_faces = self.acts_on_faces(self.target) and self.uniform_acceleration() is None
+        on_faces = self.acts_on_faces(self.target) and not self.is_uniform
         for one in super().tasks():
             if one.name == "accumulate" and not on_particles:
                 continue
@@ -115,9 +117,9 @@ class Force(Action):
                 continue
             yield one
 
-    def uniform_acceleration(self) -> NDArray[np.float64] | None:
-        """Acceleration of everything, for a Force that is no more than that [m/s^2]."""
-        return None
+    def uniform_acceleration(self) -> NDArray[np.float64]:
+        """Acceleration of everything at the current time [m/s^2], of a Force that is uniform."""
+        raise SetupError(f"{type(self).__name__} is uniform and must define uniform_acceleration()")
 
     def evaluate(self, points: ForcePoints, force: Array, jacobian: Array | None) -> None:
         """Add f [N] to force [n, 3], and df/dx [N/m] to jacobian [n, 3, 3] where there is one."""

@@ -31,6 +31,7 @@ class GravityAction(Force, behavior=GravityForce):
     """Adds m g."""
 
     reads = ("mass",)
+    is_uniform = True
 
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """Everything falls alike: a volume weighs this against the ambient air at once."""

@@ -387,3 +387,12 @@ def test_an_open_side_holds_nothing_back(height):
         assert solver.read("Water", "velocity")[:, 1].min() > 3.9
         solver.run(1)
     assert solver.object("Water").count() == 0
+
+
+def test_gravity_may_be_animated():
+    """v = the integral of g, which grows from 0 to 10 m/s^2 in the frame."""
+    pull = lk.Keyframes([(0.0, (0.0, 0.0, 0.0)), (1 / 24, (0.0, -10.0, 0.0))])
+    solver = tank(drops([(0.5, 0.5, 0.5)]), gravity=pull, substeps=10)
+    solver.run(1)
+    fallen = solver.read("Water", "velocity")[0, 1]
+    assert fallen == pytest.approx(-0.5 * 10.0 / 24, rel=0.11)  # each substep has its start's

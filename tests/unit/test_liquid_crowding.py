@@ -50,6 +50,19 @@ def test_shaking_keeps_particles_in_their_voxels_with_their_velocities():
     np.testing.assert_array_equal(solver.read("Water", "velocity"), velocity.astype(np.float32))
 
 
+def test_shaking_keeps_particles_in_their_buckets():
+    """2.4 m is voxel 24 of 0.1 m by its Bucket of 0.8 m, but 23 by division."""
+    assert np.floor(2.4 / 0.1) == 23
+    liquid = lk.HybridObject(name="Water", voxel_size=0.1, input="water")
+    setup = lk.SolverSetup("crowd", liquid, precision="double")
+    places = np.concatenate((np.full((30, 3), 2.4), np.full((1, 3), -2.4)))  # about the origin
+    solver = lk.Solver(setup, {"water": drops(places)})
+    water = solver.object("Water")
+    assert not water.scope.domain.origin.any()
+    assert shake_apart(water, solver.timeline.step(0.01)) == 30 - FULL
+    assert solver.read("Water", "position")[:30].min() >= 2.4
+
+
 def test_an_even_pool_is_left_alone():
     solver = tank(box((-1, -1, -1), (2, 0.5, 2)))
     assert shake_apart(solver.object("Water"), solver.timeline.step(0.01)) == 0

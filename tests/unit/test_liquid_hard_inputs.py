@@ -166,6 +166,23 @@ def test_a_sheet_is_a_source_as_a_shell():
     assert abs(solver.read("Water", "velocity")[:, 1].mean()) == pytest.approx(1.0, rel=0.05)
 
 
+def test_a_shell_may_get_thicker_than_a_bucket():
+    """Its thickness is animated; a place that has a particle is not filled again."""
+    source = lk.LiquidSource(
+        source="nozzle", mode="shell", thickness=lk.Keyframes([(0.0, 0.1), (0.1, 1.2)])
+    )
+    solver = tank(
+        None, source, inputs={"nozzle": SHEET}, gravity=(0.0, 0.0, 0.0), size=(1.0, 2.0, 1.0)
+    )
+    solver.run(1)
+    few = account(solver)["emitted"]
+    solver.run(3)
+    full = account(solver)["emitted"]
+    assert full > 4 * few
+    solver.run(2)
+    assert account(solver)["emitted"] == pytest.approx(full, rel=0.01)
+
+
 # -- all of it goes --------------------------------------------------------------------------
 
 

@@ -101,6 +101,22 @@ def test_the_surface_encloses_deep_water():
     assert enclosed_volume(shown.outputs()["Surface"]) == pytest.approx(expected, rel=0.03)
 
 
+def test_a_source_in_deep_water_finds_it_full():
+    """It appears in frame 4, where there are no particles."""
+    nothing = lk.Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
+    nozzle = box((0.4, 0.15, 0.4), (0.6, 0.3, 0.6))
+    solver = tank(
+        box((-1, -1, -1), (2, 0.72, 2)), lk.LiquidSource(source="nozzle"),
+        liquid={"narrow_band": 3},
+        inputs={"nozzle": lambda frame: nozzle if frame > 3 else nothing},
+    )  # fmt: skip
+    solver.run(3)
+    assert solver.object("Water").volume.local("deep").sum() > 500
+    solver.run(3)
+    assert solver.accounts()["Water"]["emitted"] < 0.01 * (0.2 * 0.15 * 0.2)
+    assert np.abs(solver.read("Water", "velocity")).max() < 1e-3
+
+
 def test_a_resumed_run_goes_on_bit_for_bit():
     whole, other = dam(3), dam(3)
     whole.run(3)

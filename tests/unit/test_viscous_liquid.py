@@ -139,6 +139,19 @@ def test_a_viscous_pool_rests_from_the_first_step():
     assert np.abs(solver.read("Water", "velocity")).max() < 1e-6
 
 
+def test_walls_that_let_go_hold_up_a_pool_whose_weight_falls():
+    """Where walls only push, the pressure at the floor follows the weight down, too."""
+    solver = tank(
+        box((-1, -1, -1), (2, 0.47, 2)), lk.ViscosityMaterial(viscosity=1.0),
+        pressure=[lk.PressureMaterial(walls="let_go")],
+        gravity=lk.Keyframes([(0.0, (0.0, -9.81, 0.0)), (0.05, (0.0, -2.0, 0.0))]),
+    )  # fmt: skip
+    solver.run(6)
+    assert np.abs(solver.read("Water", "velocity")).max() < 5e-3  # of 0.3 in a step of free fall
+    floor = solver.object("Water").volume.local("pressure").max()
+    assert floor == pytest.approx(1000.0 * 2.0 * (0.47 - 0.5 * H), rel=0.02)
+
+
 def column(points, viscosity, *others, frames=3, pressure=1e-5, **settings):
     solver = tank(
         points, lk.ViscosityMaterial(viscosity=viscosity), *others,
