@@ -67,7 +67,7 @@ def run(folder, name, threads, precision, environment=None):
         return dict(saved)
 
 
-@pytest.mark.parametrize("precision", ["single", "double"])
+@pytest.mark.parametrize("precision", ["single", pytest.param("double", marks=pytest.mark.slow)])
 def test_one_and_two_threads_give_the_same_bits(tmp_path, precision):
     two_cores = {"NUMBA_NUM_THREADS": "2"}
     one = run(tmp_path, "one", 1, precision, two_cores)

@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).parent / "scripts" / "advect_ranks.py"
     ("scheme", "limiter", "speed"),
     [
         ("maccormack", "clamp", 1.5),
-        ("bfecc", "revert", 6.0),
+        pytest.param("bfecc", "revert", 6.0, marks=pytest.mark.slow),
         ("cubic", "clamp", 25.0),
     ],
 )

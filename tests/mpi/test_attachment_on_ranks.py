@@ -22,7 +22,10 @@ def assert_same_motion(many, alone, ranks):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("mode", ["once", "every_step", "balanced", "multipliers"])
+LONG = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("every_step", "balanced")]
+
+
+@pytest.mark.parametrize("mode", ["once", "multipliers", *LONG])
 def test_motion_does_not_depend_on_ranks(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
     assert alone["owned"].min() > 10 and alone["ghosts"] == 0
