@@ -21,10 +21,10 @@ def assert_same_motion(many, alone, ranks):
         )
 
 
-@pytest.mark.mpi
 LONG = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("every_step", "balanced")]
 
 
+@pytest.mark.mpi
 @pytest.mark.parametrize("mode", ["once", "multipliers", *LONG])
 def test_motion_does_not_depend_on_ranks(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
