@@ -63,7 +63,7 @@ def pressure_system(target: Any, mobility: Array | None) -> SparseSystem:
         resolution=target.resolution,
         is_closed=not touches_air,
         # What compliance holds, of the gas or of a part of it, is found by the sums of rows.
-        has_pockets=bool(target.colliders) or compliance is not None,
+        may_fall_apart=bool(target.colliders) or compliance is not None,
     )
 
 

@@ -21,11 +21,11 @@ from loki_core.kernels.rows import LANES
 from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum, renumber
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.halo import Halo
-from loki_core.linear_solvers.pockets import constant_of, hold_pockets
 from loki_core.linear_solvers.predictor_corrector_lcp import PredictorCorrectorLcp
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import Boxes, SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector
+from loki_core.linear_solvers.unheld_parts import constant_of, hold_unheld_parts
 from loki_core.parallel.comm import Communicator
 
 Array = NDArray[Any]
@@ -43,7 +43,7 @@ def voxel_system(
     resolution: int,
     components: int = 1,
     is_closed: bool = False,
-    has_pockets: bool = False,
+    may_fall_apart: bool = False,
 ) -> SparseSystem:
     """Assemble a symmetric positive definite system over a volume's local Buckets. Collective.
 
@@ -53,12 +53,11 @@ def voxel_system(
         resolution: Unknowns along the edge of a Bucket.
         components: How often a Bucket has them.
         is_closed: Whether a constant can be added to all unknowns.
-        has_pockets: Whether parts of the system may be cut off from the rest.
+        may_fall_apart: Whether parts of the system may be cut off from the rest.
     """
     buckets, comm = volume.buckets, volume.domain.comm
     places, rows_per_bucket = len(counts), components * resolution**3
-    starts = np.zeros(places + 1, np.int32 if counts.sum(dtype=np.int64) < 2**31 else np.int64)
-    np.cumsum(counts, out=starts[1:])
+    starts = row_starts(counts)
     columns = np.empty(int(starts[-1]), np.int32)
     data = np.empty(int(starts[-1]), volume.dtype)
     fill(starts, columns, data)
@@ -67,8 +66,8 @@ def voxel_system(
     ghost_rows = _number_rows(used, columns, places, ghosts, comm)
     starts = np.append(starts[used], starts[-1:])
     null_space: list[Vector] = []
-    if has_pockets:
-        null_space = hold_pockets(starts, columns, data, comm, ghost_rows)
+    if may_fall_apart:
+        null_space = hold_unheld_parts(starts, columns, data, comm, ghost_rows)
     elif is_closed:
         null_space = constant_of(np.diff(starts) > 0, comm)
     boxes = Boxes.of_cubes(components * buckets.local_count, resolution)
@@ -76,6 +75,13 @@ def voxel_system(
         starts, columns, data, comm=comm, ghost_rows=ghost_rows, null_space=null_space,
         boxes=boxes.of_rows(used), places=used,
     )  # fmt: skip
+
+
+def row_starts(counts: NDArray[np.int32]) -> Array:
+    """Where the entries of each row begin, and where the last ones end: int32 if that suffices."""
+    starts = np.zeros(len(counts) + 1, np.int32 if counts.sum(dtype=np.int64) < 2**31 else np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 def _lines_in_use(counts: NDArray[np.int32]) -> NDArray[np.int64]:

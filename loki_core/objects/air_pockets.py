@@ -18,8 +18,8 @@ from loki_core.kernels.mac_grid import (
     count_pressure_entries,
     fill_pressure_matrix,
 )
-from loki_core.linear_solvers.fluid_solve import number_ghosts
-from loki_core.linear_solvers.pockets import parts_of
+from loki_core.linear_solvers.fluid_solve import number_ghosts, row_starts
+from loki_core.linear_solvers.unheld_parts import parts_of
 
 if TYPE_CHECKING:
     from loki_core.objects.hybrid import Hybrid
@@ -65,7 +65,7 @@ def _air_parts(liquid: Hybrid) -> tuple[NDArray[np.int64], int]:
     none, rows = fraction[:1], volume.buckets.local_count * r**3
     counts = np.empty(rows, np.int32)
     count_pressure_entries(kind, fraction, none, 0, neighbours, counts)
-    starts = np.concatenate(([0], np.cumsum(counts, dtype=np.int64))).astype(np.int32)
+    starts = row_starts(counts)
     columns, data = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]), volume.dtype)
     fill_pressure_matrix(
         kind, fraction, none, 0, none, 0, neighbours, starts, columns, data

@@ -32,7 +32,7 @@ from loki_core.kernels.body_momentum import (
     sum_particles,
 )
 from loki_core.kernels.mac_grid import EMPTY_CODE, SIDE_OPEN, SOLID
-from loki_core.linear_solvers.pockets import parts_of
+from loki_core.linear_solvers.unheld_parts import parts_of
 
 if TYPE_CHECKING:
     from loki_core.objects.hybrid import Hybrid

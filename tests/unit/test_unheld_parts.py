@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.data.mesh import merge
-from loki_core.linear_solvers.pockets import LARGEST_PARTS, constant_of, hold_pockets
+from loki_core.linear_solvers.unheld_parts import LARGEST_PARTS, constant_of, hold_unheld_parts
 from loki_core.objects.collider import Collider
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
@@ -38,7 +38,7 @@ def dense(starts, columns, data):
 def test_the_largest_unheld_parts_are_the_null_space_and_others_are_held():
     sizes = [3, 9, 2, 7, 5, 4, 6]
     system = chains(sizes, held=(3,))
-    vectors = hold_pockets(*system, SERIAL, None)
+    vectors = hold_unheld_parts(*system, SERIAL, None)
     assert len(vectors) == LARGEST_PARTS
     assert [int(np.count_nonzero(v)) for v in vectors] == [9, 6, 5, 4]  # 7 has a held end
     basis = np.array(vectors)
@@ -61,14 +61,14 @@ def test_one_opening_holds_a_part_of_any_size():
     starts = np.concatenate(([0], np.cumsum(there.sum(axis=1)))).astype(np.int32)
     columns, data = columns[there].astype(np.int32), data[there]
     before = data.copy()
-    assert hold_pockets(starts, columns, data, SERIAL, None) == []
+    assert hold_unheld_parts(starts, columns, data, SERIAL, None) == []
     np.testing.assert_array_equal(data, before)
 
 
 def test_many_small_pockets_are_found_at_once():
     # Crevices of a rough solid: thousands of single cells beside one large room.
     starts, columns, data = chains([2] * 3000 + [500])
-    vectors = hold_pockets(starts, columns, data, SERIAL, None)
+    vectors = hold_unheld_parts(starts, columns, data, SERIAL, None)
     assert len(vectors) == LARGEST_PARTS
     assert np.count_nonzero(vectors[0]) == 500
     first = data[starts[:-1]][:6000].reshape(-1, 2)

@@ -27,7 +27,7 @@ def constant_of(used: NDArray[np.bool_], comm: Communicator) -> list[Vector]:
     return [used / np.sqrt(count)] if count else []
 
 
-def hold_pockets(
+def hold_unheld_parts(
     starts: Array, columns: Array, data: Array, comm: Communicator, ghost_rows: Array | None
 ) -> list[Vector]:
     """Null space of the largest unheld parts; one unknown of each other is held in `data`.
