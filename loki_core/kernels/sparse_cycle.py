@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.kernels.jit import device, parallel_kernel, prange
+from loki_core.kernels.jit import device, kernel, parallel_kernel, prange
 from loki_core.kernels.rows import LANES, choose, load_first, store_first
 from loki_core.kernels.sparse_sliced import slice_product
 
@@ -116,6 +116,16 @@ def smooth_transposed(slices, runs, same, columns, values, inverse_diagonal, ome
             slices, runs, same, columns, values, inverse_diagonal, w, v, 512 * block,
             min(512 * block + 512, count), rows, out,
         )  # fmt: skip
+
+
+@kernel
+def dense_product(matrix, x, out):
+    """Write a dense matrix times x to the first rows of out."""
+    for i in range(matrix.shape[0]):
+        total = np.float32(0.0)
+        for j in range(matrix.shape[1]):
+            total += matrix[i, j] * x[j]
+        out[i] = total
 
 
 @parallel_kernel

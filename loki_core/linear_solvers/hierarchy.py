@@ -25,6 +25,7 @@ from loki_core.linear_solvers.coarse_levels import (
 )
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.sparse_system import Boxes, SlicedMatrix
+from loki_core.parallel.blas_threads import one_blas_thread
 
 Array = NDArray[Any]
 
@@ -109,7 +110,7 @@ class Hierarchy:
         level = self.levels[depth]
         if level.inverse is not None:
             gathered = np.concatenate(level.halo.comm.all_gather(level.r))
-            level.x[: level.halo.rows] = level.inverse @ gathered
+            cycle.dense_product(level.inverse, gathered, level.x)
             return
         coefficients = self._coefficients[depth]
         cycle.scaled_start(level.inverse_diagonal, level.r, coefficients[0][0], level.x)
@@ -153,7 +154,8 @@ def _dense_inverse(level: Level, singular: bool) -> Array:
     all_values = np.concatenate(halo.comm.all_gather(data.astype(np.float64)))
     dense = np.zeros((halo.total, halo.total))
     np.add.at(dense, (all_rows, all_columns), all_values)
-    inverse = _invert(0.5 * (dense + dense.T), singular)
+    with one_blas_thread():
+        inverse = _invert(0.5 * (dense + dense.T), singular)
     return np.ascontiguousarray(inverse[halo.first : halo.first + halo.rows], dtype=np.float32)
 
 
