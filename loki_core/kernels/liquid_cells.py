@@ -11,7 +11,9 @@ between them is moved 1 / theta as much by a difference of pressure (Gibou et al
 al. 2003), which is second order.
 
 Beside walls and solids a part of the weights' reach holds no liquid, so f is taken of the room that
-there is.
+there is. Where a solid leaves little of a cell open, few particles tell whether it is full: such a
+cell is liquid beside liquid, unless air is beside it, too. Else each gap among a few particles
+would be a hole, into which the water around shoots.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ SMALLEST_ROOM = 0.125
 #: long as neither is cut off.
 LEAST_DEPTH = 1.0e-3
 LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
+#: Open part of a cell from which on its particles tell whether it is full.
+LEAST_WHOLE = 0.95
 
 
 @parallel_kernel
@@ -172,6 +176,51 @@ def classify_liquid(space, room, filled, kind):
 
 
 @parallel_kernel
+def close_gaps(kind, space, open_part, fraction, neighbours, filled, out):
+    """Write kinds to out, with cut cells of local Buckets that lie in liquid as liquid.
+
+    Args: kind with ghosts, as `classify_liquid` found it; open_part with ghosts; fraction of faces
+    with ghosts; filled, local: that of such cells becomes what a liquid cell has at least.
+    """
+    for b in prange(neighbours.shape[0]):
+        close_gaps_of_bucket(
+            np.int64(b), kind, space, open_part, fraction, neighbours, filled, out
+        )  # fmt: skip
+
+
+@device
+def close_gaps_of_bucket(b, kind, space, open_part, fraction, neighbours, filled, out):
+    r = kind.shape[2]
+    for i in range(r):
+        for j in range(r):
+            for k in range(r):
+                here = kind[b, 0, i, j, k]
+                out[b, 0, i, j, k] = here
+                is_air = here == AMBIENT and space[b, 0, i, j, k] == FLUID
+                if not is_air or open_part[b, 0, i, j, k] > LEAST_WHOLE:
+                    continue
+                in_liquid, in_air = False, False
+                for side in range(6):
+                    a, step = side // 2, 2 * (side % 2) - 1
+                    other, ni, nj, nk = beside(neighbours, b, r, a, step, i, j, k)
+                    if other < 0:
+                        continue
+                    if step < 0:
+                        w = fraction[b, a, i, j, k]
+                    else:
+                        w = fraction[other, a, ni, nj, nk]
+                    if w == 0.0:
+                        continue
+                    there = kind[other, 0, ni, nj, nk]
+                    in_liquid |= there == FLUID
+                    in_air |= there == AMBIENT and open_part[other, 0, ni, nj, nk] > LEAST_WHOLE
+                if in_liquid and not in_air:
+                    out[b, 0, i, j, k] = FLUID
+                    least = filled.dtype.type(LEAST_FILLED)
+                    filled[b, 0, i, j, k] = max(filled[b, 0, i, j, k], least)
+
+
+@parallel_kernel
 def surface_mobility(kind, filled, neighbours, mobility):
     """Multiply the mobility of faces between liquid and air by 1 / theta, for local Buckets."""
     for b in prange(neighbours.shape[0]):
@@ -199,18 +248,20 @@ def mobility_of_bucket(b, kind, filled, neighbours, mobility):
 
 
 @parallel_kernel
-def density_error(kind, filled, loose, neighbours, most, out):
+def density_error(kind, filled, open_part, loose, neighbours, most, out):
     """Write by how much cells are too full, or inside the liquid too empty, to out: float64, flat.
 
-    Next to air a cell is not full for good reasons, and where a wall lets go either: there only
-    what is too much counts.
+    A part of the whole voxel, of which a cut cell holds only what is open. Next to air a cell is
+    not full for good reasons, and where a wall lets go either: there only what is too much counts.
     """
     for b in prange(neighbours.shape[0]):
-        error_of_bucket(np.int64(b), kind, filled, loose, neighbours, most, out)
+        error_of_bucket(
+            np.int64(b), kind, filled, open_part, loose, neighbours, most, out
+        )  # fmt: skip
 
 
 @device
-def error_of_bucket(b, kind, filled, loose, neighbours, most, out):
+def error_of_bucket(b, kind, filled, open_part, loose, neighbours, most, out):
     r = kind.shape[2]
     for i in range(r):
         for j in range(r):
@@ -229,4 +280,4 @@ def error_of_bucket(b, kind, filled, loose, neighbours, most, out):
                         )
                         if other >= 0 and kind[other, 0, ni, nj, nk] == AMBIENT:
                             error = 0.0
-                out[row] = min(max(error, -most), most)
+                out[row] = min(max(error, -most), most) * open_part[b, 0, i, j, k]

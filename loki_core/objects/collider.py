@@ -35,7 +35,7 @@ from loki_core.objects.signed_distance import (
     SignedDistance,
     painted_channels,
 )
-from loki_core.objects.triangles import Triangles
+from loki_core.objects.triangles import PlacedTriangles, Triangles
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -188,6 +188,7 @@ class ColliderField(Object):
         self._built: tuple[Any, ...] | None = None  # what the field was measured for
         self._placed: Floats = np.empty((0, 3))  # where its points are, also after a restart
         self._around: tuple[Any, ...] = ()
+        self._covering: tuple[Floats, PlacedTriangles] | None = None  # the mesh at these points
 
     @property
     def _input_label(self) -> str:
@@ -381,6 +382,35 @@ class ColliderField(Object):
     def sample(self, position: NDArray[Any]) -> Sample:
         """Sample at positions [n, 3] relative to the domain's origin, in Buckets of this rank."""
         return self.field.sample(position)
+
+    def covers(self, position: Floats) -> NDArray[np.bool_]:
+        """Which positions [n, 3] relative to the domain's origin are in the solid.
+
+        By the mesh itself: the field is measured only where its targets are.
+        """
+        from loki_core.objects.mesh_to_particles import Nearest
+
+        if self._current is None:
+            self._take_stream(self.scope.settings.start_frame)
+        pose = self._current
+        assert pose is not None
+        points = self._placed if len(self._placed) else pose.position
+        if self._covering is None or self._covering[0] is not points:
+            triangles, places, _ = self._with_images(pose.triangles, points)
+            self._covering = points, triangles.at(places, label=self._input_label)
+        mesh = self._covering[1]
+        if mesh.is_empty or not len(position):
+            return np.zeros(len(position), bool)
+        offset = float(self.settings.surface_offset)
+        if self.field.mode == "shell":
+            covered = Nearest(mesh, position).distance <= 0.5 * self._thickness() + offset
+        else:
+            inside = mesh.winding(position) > 0.5
+            covered = inside != (self.field.mode == "solid_outside")
+            if offset:
+                near = Nearest(mesh, position).distance <= abs(offset)
+                covered = (covered | near) if offset > 0.0 else (covered & ~near)
+        return np.asarray(covered)
 
     # -- accounts and state ----------------------------------------------------------------
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
     classify_liquid,
+    close_gaps,
     cut_to_box,
     density_error,
     measure_room,
@@ -76,7 +77,7 @@ class LiquidGrid:
         return particles.buckets.index_in(volume.buckets)[:count].astype(np.int32)
 
     def remember_space(self) -> None:
-        """Measure the room around every cell. Collective."""
+        """Measure the room around every cell, once after solids have told theirs. Collective."""
         liquid, volume, buckets = self.liquid, self.liquid.volume, self.liquid.volume.buckets
         volume.local("space")[:] = volume.local("kind")
         around = liquid.surroundings()
@@ -86,18 +87,16 @@ class LiquidGrid:
         )  # fmt: skip
         if not liquid.colliders:  # who else would have measured it
             volume.local("open_part")[:] = 1.0
-        with volume.scratch("room_of_voxel", resolution=liquid.resolution) as part:
-            volume.local(part.name)[:] = volume.local("open_part")
-            cut_to_box(
-                buckets.local_coords, around.lower, around.upper, volume.local("space"),
-                volume.local(part.name),
-            )  # fmt: skip
-            volume.mark_written(part.name)
-            volume.refresh(part.name, corners=True)
-            measure_room(
-                part.values, buckets.coords, buckets.neighbours, around.lower, around.upper,
-                np.array(around.kinds), volume.local("room"),
-            )  # fmt: skip
+        cut_to_box(
+            buckets.local_coords, around.lower, around.upper, volume.local("space"),
+            volume.local("open_part"),
+        )  # fmt: skip
+        volume.mark_written("open_part")
+        volume.refresh("open_part", corners=True)
+        measure_room(
+            volume.with_ghosts("open_part"), buckets.coords, buckets.neighbours, around.lower,
+            around.upper, np.array(around.kinds), volume.local("room"),
+        )  # fmt: skip
 
     # -- particles to grid -----------------------------------------------------------------
 
@@ -132,10 +131,21 @@ class LiquidGrid:
         return np.zeros((1, 3, 3), liquid.particles.dtype), 0
 
     def find_liquid(self) -> None:
-        """Tell liquid cells from air."""
+        """Tell liquid cells from air. Collective."""
         volume = self.liquid.volume
         names = ("space", "room", "filled", "kind")
         classify_liquid(*(volume.local(name).reshape(-1) for name in names))
+        if self.liquid.colliders:
+            volume.mark_written("kind")
+            volume.refresh("kind", "open_part", "open_fraction")
+            found = np.empty_like(volume.local("kind"))
+            close_gaps(
+                volume.with_ghosts("kind"), volume.local("space"), volume.with_ghosts("open_part"),
+                volume.with_ghosts("open_fraction"), volume.buckets.neighbours,
+                volume.local("filled"), found,
+            )  # fmt: skip
+            volume.local("kind")[:] = found
+            volume.mark_written("kind")
 
     def with_surface(self, mobility: Array) -> Array:
         """Multiply the mobility of local faces by what the surface between two cells makes of it.
@@ -156,7 +166,8 @@ class LiquidGrid:
         volume.refresh("kind", corners=True)
         error = np.empty(volume.local("filled").size)
         density_error(
-            volume.with_ghosts("kind"), volume.local("filled"), volume.local("loose"),
+            volume.with_ghosts("kind"), volume.local("filled"), volume.local("open_part"),
+            volume.local("loose"),
             volume.buckets.neighbours, FULL_ERROR, error,
         )  # fmt: skip
         return error

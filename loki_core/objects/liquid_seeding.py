@@ -38,11 +38,13 @@ def seed(liquid: Hybrid, stream: Any) -> None:
 
 
 def _fill(liquid: Hybrid, mesh: Any, label: str) -> None:
-    """Fill a mesh; what is painted on its points is what the particles nearest to them have."""
+    """Fill a mesh but for Colliders; particles have what is painted on the nearest points."""
     from loki_core.objects.mesh_to_particles import Nearest, channels_of, make_room
     from loki_core.objects.triangles import Triangles
 
     place, painted = fill_mesh(liquid, mesh, label), mesh.channels["point"]
+    for collider in liquid.colliders:
+        place = place[~collider.covers(place)]
     values: dict[str, Array] = {}
     if painted and mesh.primitive_count:
         names = [name for name in channels_of(mesh) if name in painted]

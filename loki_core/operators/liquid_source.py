@@ -87,8 +87,7 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         from loki_core.objects.liquid_seeding import add_particles
 
         target, placed = self.target, self.placed()
-        place = self._inside(placed)
-        place = place[self._is_free(place)]
+        place = self._outside_solids(self._inside(placed))
         taken, present = self._is_taken(place, placed)
         # A source that is full is full, wherever in it the particles are.
         missing = target.scope.domain.comm.total(len(place) - present)
@@ -174,12 +173,14 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
             taken, inside = taken | deep, inside + int(np.count_nonzero(deep))
         return taken, inside
 
-    def _is_free(self, place: Array) -> NDArray[np.bool_]:
-        """Which places are in no solid."""
-        free = np.ones(len(place), bool)
-        for collider in self.target.colliders:
-            if len(place):
-                free &= collider.sample(place).distance > 0.0
+    def _outside_solids(self, place: Array) -> Array:
+        """The places that are in no solid. Collective."""
+        colliders, comm = self.target.colliders, self.target.scope.domain.comm
+        if not colliders:
+            return place
+        free: Array = place[~np.any([one.covers(place) for one in colliders], axis=0)]
+        if comm.total(len(place)) > 0 and comm.total(len(free)) == 0:
+            self.target.tell_once(f"{self.path}: all of the source is inside of Colliders")
         return free
 
     def _due(self, place: Array, missing: int, step: Step) -> Array:

@@ -396,3 +396,29 @@ def test_gravity_may_be_animated():
     solver.run(1)
     fallen = solver.read("Water", "velocity")[0, 1]
     assert fallen == pytest.approx(-0.5 * 10.0 / 24, rel=0.11)  # each substep has its start's
+
+
+@pytest.mark.parametrize("centre", [(0.5, 0.3, 0.5), (0.47, 0.31, 0.53)])
+def test_a_pool_rests_around_a_ball(centre):
+    """Few particles are in the cells that it cuts, and gaps among them are no air."""
+    solver = tank(
+        box((-1, -1, -1), (2, 0.6, 2)), lk.Collider(input="ball"),
+        inputs={"ball": ball(np.array(centre), 0.2)},
+    )  # fmt: skip
+    x = solver.read("Water", "position")
+    assert np.linalg.norm(x - centre, axis=1).min() > 0.19  # the start is cut out, too
+    for _ in range(12):
+        solver.run(1)
+        assert np.abs(solver.read("Water", "velocity")).max() < 0.02  # 0.8 % of sqrt(g H)
+
+
+def test_a_source_inside_a_solid_gives_nothing_and_says_so():
+    """Wherever Buckets begin, and though no field is measured where no liquid is."""
+    for centre in ((0.5, 0.5, 0.5), (0.43, 0.52, 0.37)):
+        inputs = {"nozzle": ball(np.array(centre), 0.15), "solid": ball(np.array(centre), 0.2)}
+        solver = tank(
+            None, lk.LiquidSource(source="nozzle"), lk.Collider(input="solid"), inputs=inputs
+        )
+        solver.run(1)
+        assert solver.object("Water").count() == 0
+        assert "all of the source is inside of Colliders" in solver.warnings[0]
