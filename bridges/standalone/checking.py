@@ -13,7 +13,6 @@ from bridges.standalone.versions import memory_bytes
 from loki_core.behavior import Behavior
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
-from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
 from loki_core.keyframes import Keyframes
@@ -58,7 +57,8 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
     # what a missing `input` would bring is not known; any other missing stream can be stood in for
     complete = all(stream.parameter != "input" for stream in missing)
     if complete and not any(one.severity == "error" and one.place not in told for one in findings):
-        empty = {stream.name: Points(np.empty((0, 3))) for stream in missing}
+        behaviors = dict(setup.behaviors())
+        empty = {one.name: behaviors[one.path].empty_stream(one.parameter) for one in missing}
         findings += _check_solver(setup, {**streams, **empty}, frames=frames)
     return sorted(findings, key=lambda one: one.severity != "error")
 

@@ -60,7 +60,7 @@ class CheckpointTrail:
         self.every = every
         self.keep = keep
         self._tell = tell
-        self._last = perf_counter()
+        self._first = self._last = perf_counter()
         self._seconds = 0.0
         #: What the last one takes on the disk [bytes].
         self.size = 0
@@ -71,8 +71,9 @@ class CheckpointTrail:
         """Whether to write one now, after so many frames."""
         if self.every is not None:
             return self.every > 0 and (is_last or done % self.every == 0)
-        waited = perf_counter() - self._last
-        pays = waited > max(UNCHECKED_SECONDS, self._seconds / CHECKPOINT_SHARE)
+        now = perf_counter()
+        pays = now - self._last > max(UNCHECKED_SECONDS, self._seconds / CHECKPOINT_SHARE)
+        pays |= is_last and now - self._first > UNCHECKED_SECONDS  # more frames may be wanted
         return bool(self.comm.broadcast(bytes([pays]), 0)[0])  # one clock decides: rank 0's
 
     def write(self, solver: Solver, notes: dict[str, Any]) -> None:

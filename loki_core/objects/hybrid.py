@@ -224,6 +224,8 @@ class Hybrid(Fluid):
             self._add("start_velocity", components=3, derived=True)
         if self.behavior.input is not None:
             seed(self, self.scope.inputs[self.behavior.input])
+        if self.projector is None:
+            self.tell_once("no Pressure Material acts on it: it is not incompressible")
         self.account.note("start", self.particles.count)
         self.hold_inside()
         self.particles.rebucketize()

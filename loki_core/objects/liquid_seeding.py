@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 Array = NDArray[Any]
 
 BUCKETS_AT_ONCE = 64
+MOST_PARTICLES = 1.0e9  # on a rank, that a mesh is filled with; they take some 200 GB
 
 
 def seed(liquid: Hybrid, stream: Any) -> None:
@@ -135,6 +136,7 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str, *, shell: float | None = No
     lower, upper = mesh.bounds()
     if shell is not None:
         lower, upper = lower - 0.5 * shell, upper + 0.5 * shell
+    _refuse_large(liquid, lower, upper, label)
     # Along a periodic axis a long mesh comes to a Bucket more than once.
     coords = np.unique(around_box(domain, lower, upper, liquid.path), axis=0)
     coords = coords[np.argsort(domain.keys(coords), kind="stable")]
@@ -145,6 +147,19 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str, *, shell: float | None = No
     if domain.comm.total(len(place)) == 0:
         _warn_of_nothing(liquid, placed, label, shell)
     return place
+
+
+def _refuse_large(liquid: Hybrid, lower: Array, upper: Array, label: str) -> None:
+    """Say that a mesh would hold more particles than any run could, before they are made."""
+    domain = liquid.scope.domain
+    size = np.minimum(upper, domain.upper) - np.maximum(lower, domain.lower)
+    count = float(np.prod(np.maximum(size, 0.0) / liquid.voxel_size)) / liquid.particle_share
+    most = MOST_PARTICLES * domain.comm.size
+    if count > most:
+        raise InputError(
+            f"{label}: its box has room for {count:.2g} particles with voxel_size = "
+            f"{liquid.voxel_size:g} m, more than {most:.2g}; enlarge voxel_size, or use more ranks"
+        )
 
 
 def _warn_of_nothing(liquid: Hybrid, placed: Any, label: str, shell: float | None) -> None:

@@ -47,7 +47,7 @@ class StageRunner(Protocol):
 
 @dataclass
 class Timeline:
-    """Position in time. All of it is part of a checkpoint.
+    """Position in time. All of it but what was told is part of a checkpoint.
 
     Attributes:
         frame: Last frame that is complete.
@@ -57,6 +57,7 @@ class Timeline:
         halvings: How often dt was halved in the frame under way.
         substeps_of_frame: Substeps done in the frame under way.
         frame_begun: Whether FRAME_BEGIN of the frame under way has run.
+        told_of_limit: Whether it was said that substeps should be shorter.
     """
 
     settings: SolverSettings
@@ -67,6 +68,7 @@ class Timeline:
     halvings: int = 0
     substeps_of_frame: int = 0
     frame_begun: bool = False
+    told_of_limit: bool = False
 
     @property
     def time(self) -> float:
@@ -131,7 +133,14 @@ class Timeline:
         if self.settings.adaptive_substeps:
             allowed = max(1, self.settings.max_substeps - self.substeps_of_frame)
             shortest = (duration - self.elapsed) / allowed
-            longest = min(longest, max(runner.time_step_limit(), shortest))
+            wanted = runner.time_step_limit()
+            if wanted < 0.999 * shortest and not self.told_of_limit:
+                self.told_of_limit = True
+                runner.warn(
+                    f"frame {self.frame + 1}: max_substeps = {self.settings.max_substeps} does not "
+                    f"suffice; substeps should be {wanted:.3g} s long and are {shortest:.3g} s"
+                )
+            longest = min(longest, max(wanted, shortest))
         longest /= 1 << self.halvings
         # Round-off must not add a substep of no length.
         return max(1, math.ceil((duration - self.elapsed) / longest - 1e-9))
