@@ -39,7 +39,9 @@ def tree_parts(coords: Array, values: Array, background: float) -> list[bytes]:
     n = r // LEAF
     leaves = values.reshape(blocks, components, n, LEAF, n, LEAF, n, LEAF)
     leaves = leaves.transpose(0, 2, 4, 6, 1, 3, 5, 7).reshape(-1, components, LEAF**3)
-    active = (leaves != FLOAT.type(background)).any(axis=1)
+    active = leaves[:, 0] != FLOAT.type(background)
+    for component in range(1, components):
+        active |= leaves[:, component] != FLOAT.type(background)
 
     inside = np.stack(np.meshgrid(*[np.arange(n)] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
     leaf = (coords[:, None] * n + inside).reshape(-1, 3)
@@ -64,27 +66,30 @@ def tree_parts(coords: Array, values: Array, background: float) -> list[bytes]:
         for below in np.split(rows, firsts[1:]):
             parts += [_inner(in_middle[below], MIDDLE), masks[below].tobytes()]
 
-    return parts + _buffers(leaves, active, chosen, masks)
+    return [*parts, _buffers(leaves, active, chosen, masks)]
 
 
-def _buffers(leaves: Array, active: Array, chosen: Array, masks: Array) -> list[bytes]:
+def _buffers(leaves: Array, active: Array, chosen: Array, masks: Array) -> bytes:
     """Return the mask and the active values of each chosen leaf, in turn."""
     components, voxels = leaves.shape[1:]
-    leaf, voxel = np.divmod(np.flatnonzero(active[chosen]), voxels)
-    first = chosen[leaf] * (components * voxels) + voxel
+    chosen_active = active[chosen]
+    counts = np.count_nonzero(chosen_active, axis=1)
+    shift = (chosen * components - np.arange(len(chosen))) * voxels
+    first = np.flatnonzero(chosen_active) + np.repeat(shift, counts)
     packed = np.empty((len(first), components), FLOAT)
+    flat = leaves.reshape(-1)
     for component in range(components):
-        packed[:, component] = np.take(leaves.reshape(-1), first + component * voxels)
-    data = packed.tobytes()
-    width = FLOAT.itemsize * components
-    ends = (width * np.cumsum(np.bincount(leaf, minlength=len(chosen)))).tolist()
+        packed[:, component] = flat[first + component * voxels]
+    data = packed.data.cast("B")
+    ends = (FLOAT.itemsize * components * np.cumsum(counts)).tolist()
     heads = np.pad(masks, ((0, 0), (0, len(_ONLY_BACKGROUND)))).tobytes()
     size = masks.shape[1] + len(_ONLY_BACKGROUND)
-    parts, start = [], 0
+    parts: list[bytes | memoryview] = []
+    start = 0
     for number, end in enumerate(ends):
         parts += [heads[size * number : size * (number + 1)], data[start:end]]
         start = end
-    return parts
+    return b"".join(parts)
 
 
 def _slots(place: Array, edge: int) -> Array:
