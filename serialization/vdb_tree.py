@@ -80,12 +80,11 @@ def _buffers(leaves: Array, active: Array, chosen: Array, masks: Array) -> bytes
     flat = leaves.reshape(-1)
     for component in range(components):
         packed[:, component] = flat[first + component * voxels]
-    data = packed.data.cast("B")
+    data = packed.tobytes()
     ends = (FLOAT.itemsize * components * np.cumsum(counts)).tolist()
     heads = np.pad(masks, ((0, 0), (0, len(_ONLY_BACKGROUND)))).tobytes()
     size = masks.shape[1] + len(_ONLY_BACKGROUND)
-    parts: list[bytes | memoryview] = []
-    start = 0
+    parts, start = [], 0
     for number, end in enumerate(ends):
         parts += [heads[size * number : size * (number + 1)], data[start:end]]
         start = end
