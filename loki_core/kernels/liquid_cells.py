@@ -11,8 +11,9 @@ between them is moved 1 / theta as much by a difference of pressure (Gibou et al
 al. 2003), which is second order.
 
 Beside walls and solids a part of the weights' reach holds no liquid, so f is taken of the room that
-there is. Where a solid leaves little of a cell open, few particles tell whether it is full: such a
-cell is liquid beside liquid, unless air is beside it, too. Else each gap among a few particles
+there is. Where a solid leaves little of a cell open, few particles tell whether it is full. Such a
+cut cell has the depth that two cells in a row beside it tell, where the surface passes these; else
+it is liquid beside liquid, unless air is beside it, too. Otherwise each gap among a few particles
 would be a hole, into which the water around shoots.
 """
 
@@ -34,6 +35,10 @@ LEAST_DEPTH = 1.0e-3
 LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
 #: Open part of a cell from which on its particles tell whether it is full.
 LEAST_WHOLE = 0.95
+#: Depth in voxels up to which the surface passes a cell, for sure.
+SURE_DEPTH = 0.9
+#: Filled part below which a cell that is open by more than this holds nothing.
+DRY = 0.1
 
 
 @parallel_kernel
@@ -176,30 +181,37 @@ def classify_liquid(space, room, filled, kind):
 
 
 @parallel_kernel
-def close_gaps(kind, space, open_part, fraction, neighbours, filled, out):
-    """Write kinds to out, with cut cells of local Buckets that lie in liquid as liquid.
+def judge_cut_cells(
+    kind, space, open_part, told, fraction, neighbours, filled, new_kind, new_told
+):  # fmt: skip
+    """Find kinds of cut cells of local Buckets by the cells beside them.
 
-    Args: kind with ghosts, as `classify_liquid` found it; open_part with ghosts; fraction of faces
-    with ghosts; filled, local: that of such cells becomes what a liquid cell has at least.
+    Args: kind, told, which is 1 where particles, or cells beside, have told how full a cell is,
+    fraction of faces, and filled: with ghosts, two layers; space and open_part, local. new_kind and
+    new_told, local: filled. What cells that are judged have filled becomes what suits them.
     """
     for b in prange(neighbours.shape[0]):
-        close_gaps_of_bucket(
-            np.int64(b), kind, space, open_part, fraction, neighbours, filled, out
+        judge_bucket(
+            np.int64(b), kind, space, open_part, told, fraction, neighbours, filled, new_kind,
+            new_told,
         )  # fmt: skip
 
 
 @device
-def close_gaps_of_bucket(b, kind, space, open_part, fraction, neighbours, filled, out):
+def judge_bucket(
+    b, kind, space, open_part, told, fraction, neighbours, filled, new_kind, new_told
+):  # fmt: skip
     r = kind.shape[2]
     for i in range(r):
         for j in range(r):
             for k in range(r):
                 here = kind[b, 0, i, j, k]
-                out[b, 0, i, j, k] = here
-                is_air = here == AMBIENT and space[b, 0, i, j, k] == FLUID
-                if not is_air or open_part[b, 0, i, j, k] > LEAST_WHOLE:
+                new_kind[b, 0, i, j, k] = here
+                new_told[b, 0, i, j, k] = told[b, 0, i, j, k]
+                if space[b, 0, i, j, k] != FLUID or told[b, 0, i, j, k] == 1:
                     continue
                 in_liquid, in_air = False, False
+                total, count = 0.0, 0
                 for side in range(6):
                     a, step = side // 2, 2 * (side % 2) - 1
                     other, ni, nj, nk = beside(neighbours, b, r, a, step, i, j, k)
@@ -213,11 +225,56 @@ def close_gaps_of_bucket(b, kind, space, open_part, fraction, neighbours, filled
                         continue
                     there = kind[other, 0, ni, nj, nk]
                     in_liquid |= there == FLUID
-                    in_air |= there == AMBIENT and open_part[other, 0, ni, nj, nk] > LEAST_WHOLE
-                if in_liquid and not in_air:
-                    out[b, 0, i, j, k] = FLUID
+                    if there == SOLID or told[other, 0, ni, nj, nk] == 0:
+                        continue
+                    in_air |= there == AMBIENT
+                    # Along a line the depth is linear, where it is neither cut off nor cut.
+                    x = i + (2 * step if a == 0 else 0)
+                    y = j + (2 * step if a == 1 else 0)
+                    z = k + (2 * step if a == 2 else 0)
+                    far, mi, mj, mk = voxel_at(neighbours, b, r, x, y, z)
+                    if far < 0 or kind[far, 0, mi, mj, mk] == SOLID:
+                        continue
+                    if told[far, 0, mi, mj, mk] == 0:
+                        continue
+                    first = depth_of(filled[other, 0, ni, nj, nk])
+                    second = depth_of(filled[far, 0, mi, mj, mk])
+                    if max(abs(first), abs(second)) < SURE_DEPTH:
+                        total += 2.0 * first - second
+                        count += 1
+                # What is open of a cell may be above the surface, though its middle is not.
+                is_dry = filled[b, 0, i, j, k] < DRY and open_part[b, 0, i, j, k] > DRY
+                if count > 0 and not is_dry and is_near_air(b, i, j, k, kind, told, neighbours):
+                    depth = min(max(total / count, -1.0), 1.0)
+                    new_kind[b, 0, i, j, k] = FLUID if depth >= LEAST_DEPTH else AMBIENT
+                    new_told[b, 0, i, j, k] = 1
+                    filled[b, 0, i, j, k] = filled_at(depth)
+                elif here == AMBIENT and in_liquid and not in_air:
+                    new_kind[b, 0, i, j, k] = FLUID
                     least = filled.dtype.type(LEAST_FILLED)
                     filled[b, 0, i, j, k] = max(filled[b, 0, i, j, k], least)
+
+
+@device
+def is_near_air(b, i, j, k, kind, told, neighbours):
+    """Whether air is around a cell, for sure: a cell in the liquid is not quite full either."""
+    r = kind.shape[2]
+    found = False
+    for n in range(27):
+        other, ni, nj, nk = voxel_at(
+            neighbours, b, r, i + n // 9 - 1, j + n // 3 % 3 - 1, k + n % 3 - 1
+        )
+        if other >= 0 and told[other, 0, ni, nj, nk] == 1:
+            found |= kind[other, 0, ni, nj, nk] == AMBIENT
+    return found
+
+
+@device
+def filled_at(depth):
+    """Filled part of a cell whose centre is so deep below a plane surface: see `depth_of`."""
+    if depth < 0.0:
+        return 0.5 * (1.0 + depth) ** 2
+    return 1.0 - 0.5 * (1.0 - depth) ** 2
 
 
 @parallel_kernel

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
+    LEAST_WHOLE,
     classify_liquid,
-    close_gaps,
     cut_to_box,
     density_error,
+    judge_cut_cells,
     measure_room,
     open_outside,
     surface_mobility,
@@ -40,6 +41,7 @@ Array = NDArray[Any]
 
 MARGIN = 4  # voxels of air around particles that have faces, at least
 FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
+JUDGEMENTS = 2  # rows of cut cells beside whole ones that are judged by these
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
 
@@ -136,16 +138,27 @@ class LiquidGrid:
         names = ("space", "room", "filled", "kind")
         classify_liquid(*(volume.local(name).reshape(-1) for name in names))
         if self.liquid.colliders:
-            volume.mark_written("kind")
-            volume.refresh("kind", "open_part", "open_fraction")
-            found = np.empty_like(volume.local("kind"))
-            close_gaps(
-                volume.with_ghosts("kind"), volume.local("space"), volume.with_ghosts("open_part"),
-                volume.with_ghosts("open_fraction"), volume.buckets.neighbours,
-                volume.local("filled"), found,
-            )  # fmt: skip
-            volume.local("kind")[:] = found
-            volume.mark_written("kind")
+            self._judge_cut_cells()
+
+    def _judge_cut_cells(self) -> None:
+        """Tell liquid from air where solids leave too little of a cell for particles to tell."""
+        volume, r = self.liquid.volume, self.liquid.resolution
+        new_kind = np.empty_like(volume.local("kind"))
+        with volume.scratch("told", np.uint8, resolution=r) as told:
+            new_told = (volume.local("open_part") > LEAST_WHOLE).astype(np.uint8)
+            for _ in range(JUDGEMENTS):
+                volume.local(told.name)[:] = new_told
+                for name in ("kind", "filled", told.name):
+                    volume.mark_written(name)
+                volume.refresh("kind", "filled", told.name, "open_fraction", halo=2, corners=True)
+                judge_cut_cells(
+                    volume.with_ghosts("kind"), volume.local("space"), volume.local("open_part"),
+                    told.values, volume.with_ghosts("open_fraction"), volume.buckets.neighbours,
+                    volume.with_ghosts("filled"), new_kind, new_told,
+                )  # fmt: skip
+                volume.local("kind")[:] = new_kind
+        for name in ("kind", "filled"):
+            volume.mark_written(name)
 
     def with_surface(self, mobility: Array) -> Array:
         """Multiply the mobility of local faces by what the surface between two cells makes of it.

@@ -398,9 +398,9 @@ def test_gravity_may_be_animated():
     assert fallen == pytest.approx(-0.5 * 10.0 / 24, rel=0.11)  # each substep has its start's
 
 
-@pytest.mark.parametrize("centre", [(0.5, 0.3, 0.5), (0.47, 0.31, 0.53)])
+@pytest.mark.parametrize("centre", [(0.5, 0.3, 0.5), (0.47, 0.31, 0.53), (0.47, 0.55, 0.53)])
 def test_a_pool_rests_around_a_ball(centre):
-    """Few particles are in the cells that it cuts, and gaps among them are no air."""
+    """Few particles are in the cells that it cuts: gaps are no air, and the surface is level."""
     solver = tank(
         box((-1, -1, -1), (2, 0.6, 2)), lk.Collider(input="ball"),
         inputs={"ball": ball(np.array(centre), 0.2)},
@@ -409,7 +409,7 @@ def test_a_pool_rests_around_a_ball(centre):
     assert np.linalg.norm(x - centre, axis=1).min() > 0.19  # the start is cut out, too
     for _ in range(12):
         solver.run(1)
-        assert np.abs(solver.read("Water", "velocity")).max() < 0.02  # 0.8 % of sqrt(g H)
+        assert np.abs(solver.read("Water", "velocity")).max() < 0.05  # 2 % of sqrt(g H)
 
 
 def test_a_source_inside_a_solid_gives_nothing_and_says_so():
