@@ -128,6 +128,7 @@ class PressureAction(Action, behavior=PressureMaterial):
         # Cells may have become ambient air since the last step.
         q = np.empty(len(pressure))
         guess_pressure(before, kind, (1.0 - self._pushed) / scale, q)
+        self._acted = None  # also where a solve before failed
         if self._pushed:
             self._acted = np.empty(len(pressure))
             guess_pressure(before, kind, self._pushed / scale, self._acted)

@@ -189,7 +189,8 @@ class FluidSolve:
     def release(self) -> None:
         """Free what was prepared; the report stays."""
         self.forget()
-        del self.system
+        if hasattr(self, "system"):
+            del self.system
 
     def _still_good(self) -> bool:
         """Whether the last solve took not many more iterations than the first did."""

@@ -188,7 +188,8 @@ class ColliderField(Object):
         self._built: tuple[Any, ...] | None = None  # what the field was measured for
         self._placed: Floats = np.empty((0, 3))  # where its points are, also after a restart
         self._around: tuple[Any, ...] = ()
-        self._covering: tuple[Floats, PlacedTriangles] | None = None  # the mesh at these points
+        #: The mesh as it covers space, with the shape and the points that it was placed for.
+        self._covering: tuple[tuple[float, float], Floats, PlacedTriangles] | None = None
 
     @property
     def _input_label(self) -> str:
@@ -383,6 +384,21 @@ class ColliderField(Object):
         """Sample at positions [n, 3] relative to the domain's origin, in Buckets of this rank."""
         return self.field.sample(position)
 
+    def solid_mesh(self) -> PlacedTriangles:
+        """The mesh where it was measured last, or will be first; the same while its solid is."""
+        if self._current is None:
+            self._take_stream(self.scope.settings.start_frame)
+        pose = self._current
+        assert pose is not None
+        points = self._placed if len(self._placed) else pose.position
+        shape = (self._thickness(), float(self.settings.surface_offset))
+        known = self._covering
+        if known is None or known[0] != shape or not np.array_equal(known[1], points):
+            triangles, places, _ = self._with_images(pose.triangles, points)
+            mesh = triangles.at(places, label=self._input_label)
+            self._covering = known = (shape, points, mesh)
+        return known[2]
+
     def covers(self, position: Floats) -> NDArray[np.bool_]:
         """Which positions [n, 3] relative to the domain's origin are in the solid.
 
@@ -390,26 +406,18 @@ class ColliderField(Object):
         """
         from loki_core.objects.mesh_to_particles import Nearest
 
-        if self._current is None:
-            self._take_stream(self.scope.settings.start_frame)
-        pose = self._current
-        assert pose is not None
-        points = self._placed if len(self._placed) else pose.position
-        if self._covering is None or self._covering[0] is not points:
-            triangles, places, _ = self._with_images(pose.triangles, points)
-            self._covering = points, triangles.at(places, label=self._input_label)
-        mesh = self._covering[1]
+        mesh = self.solid_mesh()
         if mesh.is_empty or not len(position):
             return np.zeros(len(position), bool)
         offset = float(self.settings.surface_offset)
         if self.field.mode == "shell":
-            covered = Nearest(mesh, position).distance <= 0.5 * self._thickness() + offset
-        else:
-            inside = mesh.winding(position) > 0.5
-            covered = inside != (self.field.mode == "solid_outside")
-            if offset:
-                near = Nearest(mesh, position).distance <= abs(offset)
-                covered = (covered | near) if offset > 0.0 else (covered & ~near)
+            reach = 0.5 * self._thickness() + offset
+            return np.asarray(Nearest(mesh, position).distance <= reach)
+        inside = mesh.winding(position) > 0.5
+        covered = inside != (self.field.mode == "solid_outside")
+        if offset:
+            near = Nearest(mesh, position).distance <= abs(offset)
+            covered = (covered | near) if offset > 0.0 else (covered & ~near)
         return np.asarray(covered)
 
     # -- accounts and state ----------------------------------------------------------------

@@ -180,8 +180,7 @@ class LiquidGrid:
         error = np.empty(volume.local("filled").size)
         density_error(
             volume.with_ghosts("kind"), volume.local("filled"), volume.local("open_part"),
-            volume.local("loose"),
-            volume.buckets.neighbours, FULL_ERROR, error,
+            volume.local("loose"), volume.buckets.neighbours, FULL_ERROR, error,
         )  # fmt: skip
         return error
 

@@ -76,6 +76,8 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         self.debt = 0.0  # volume that is due [m^3]
         self._places = np.empty((0, 3))
         self._places_of: tuple[Any, ...] = (None,)  # what they were found for
+        self._free = np.empty((0, 3))  # of them
+        self._free_of: list[Any] = []  # the places, and the solids that they are outside of
         target.liquid_sources.append(self)
         if behavior.channels:
             from loki_core.objects.mesh_to_particles import make_room
@@ -178,10 +180,15 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         colliders, comm = self.target.colliders, self.target.scope.domain.comm
         if not colliders:
             return place
-        free: Array = place[~np.any([one.covers(place) for one in colliders], axis=0)]
-        if comm.total(len(place)) > 0 and comm.total(len(free)) == 0:
+        wanted = [place, *(one.solid_mesh() for one in colliders)]
+        if len(wanted) != len(self._free_of) or any(
+            one is not other for one, other in zip(wanted, self._free_of, strict=True)
+        ):
+            self._free_of = wanted
+            self._free = place[~np.any([one.covers(place) for one in colliders], axis=0)]
+        if comm.total(len(place)) > 0 and comm.total(len(self._free)) == 0:
             self.target.tell_once(f"{self.path}: all of the source is inside of Colliders")
-        return free
+        return self._free
 
     def _due(self, place: Array, missing: int, step: Step) -> Array:
         """The places that are filled, in the order of the curve. Collective.
