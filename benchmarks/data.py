@@ -15,10 +15,11 @@ from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.load_balance import cut_by_weight, maximum_over_mean
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.kernels.density_constraint import sum_density
 from loki_core.kernels.jit import parallel_kernel, prange, thread_count
-from loki_core.kernels.neighbour_sum import build_search_cells, density_sum
 from loki_core.kernels.space_filling_curve import cell_keys
 from loki_core.kernels.stencils import laplacian
+from loki_core.objects.neighbour_search import NeighbourSearch
 
 
 def run(quick: bool) -> dict[str, dict[str, Any]]:
@@ -247,18 +248,17 @@ def neighbour_figures(quick: bool) -> dict[str, dict[str, Any]]:
     particles.add_channel("density", np.float32)
     particles.append({"position": position}, ids=np.arange(count, dtype=np.int64))
     shuffled = np.random.default_rng(7).permutation(position)
+    search, supports = NeighbourSearch(particles), np.full(count, radius)
 
     def ours() -> None:
         particles.rebucketize()
-        cells = build_search_cells(
-            particles.local("position"),
-            particles.offsets,
-            coords=particles.buckets.coords,
-            neighbours=particles.buckets.neighbours,
-            bucket_size=particles.domain.bucket_size,
-            radius=radius,
-        )
-        density_sum(cells, particles.local("mass"), particles.local("density"))
+        search.build(supports, particles.local("mass"), skin=0.0)
+        density = np.empty(search.places, np.float32)
+        sum_density(
+            search.clusters, search.first, search.last, search.entries, search.packed.reshape(-1),
+            search.support, search.is_uniform, 1.0, density,
+        )  # fmt: skip
+        search.scatter(density, particles.local("density"))
 
     def scipys() -> None:
         cKDTree(position).query_pairs(radius, output_type="ndarray")

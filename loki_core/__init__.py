@@ -67,7 +67,9 @@ from loki_core.operators.liquid_source import LiquidSource
 from loki_core.operators.match_target import MatchTarget
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
+from loki_core.operators.position_based_fluid import PositionBasedFluid
 from loki_core.operators.sag_free_start import SagFreeStart
+from loki_core.operators.smoothed_particle_fluid import SmoothedParticleFluid
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.volume_expression import VolumeExpression
@@ -129,10 +131,12 @@ __all__ = [
     "ParticleObject",
     "ParticleSystem",
     "Points",
+    "PositionBasedFluid",
     "PressureMaterial",
     "SagFreeStart",
     "ScheduleError",
     "SetupError",
+    "SmoothedParticleFluid",
     "Solver",
     "SolverSettings",
     "SolverSetup",

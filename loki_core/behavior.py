@@ -209,8 +209,12 @@ class Behavior(Declaration):
         abstract: A base for other Behaviors, not registered itself.
         kind: "object", "force", "constraint", "operator" or "expression"; inherited.
         exclusive: Of several that reach an Object, only the one in the nearest Group acts.
+
+    Attributes:
+        shapes_objects: Whether others must know that it acts on an Object before they do.
     """
 
+    shapes_objects: ClassVar[bool] = False
     kind: ClassVar[str] = "operator"
     exclusive: ClassVar[bool] = False
     abstract: ClassVar[bool] = True

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from loki_core.data.accessors import Access
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
+from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.objects.collider import ColliderField
 from loki_core.objects.joinable import Joinable
 from loki_core.objects.object import Scope
@@ -30,6 +31,8 @@ Float = NDArray[np.float64]
 
 #: Voxels on either side of the surface in which the distance is known.
 BAND = 6.0
+#: Painted channel of a Collider's mesh that says how rough it is.
+FRICTION = "friction"
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
@@ -51,8 +54,11 @@ class BodyCollider(Operator):
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Bodies meet colliders by contacts; particles are bodies where a Constraint asks."""
-        return isinstance(item, Joinable) and item.is_joined
+        """Bodies meet colliders by contacts; particles are bodies where a Constraint asks.
+
+        Particles that are a fluid look at the distance themselves.
+        """
+        return isinstance(item, Joinable) and (item.is_joined or item.fluid is not None)
 
     def need(self, reach: float) -> None:
         """Ask for distances up to this one [m]."""
@@ -68,7 +74,11 @@ class BodyCollider(Operator):
     def _local(self) -> _LocalField:
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))
-            self._mesh = _LocalField(self.behavior, scope, targets=[self.target])
+            fluid = self.target.fluid
+            resolution = 8 if fluid is None else fluid.collider_resolution()
+            self._mesh = _LocalField(
+                self.behavior, scope, resolution=resolution, targets=[self.target]
+            )
             self._mesh.box = self.target.scope.domain
         mesh, domain = self._mesh, self.target.scope.domain
         mesh.scope.inputs = self.target.scope.inputs
@@ -122,6 +132,13 @@ class _LocalField(ColliderField):
     def _box(self) -> GridDomain:
         return self.box
 
+    def _channel_names(self) -> tuple[str, ...]:
+        """Fluids ask how rough the surface is."""
+        names = super()._channel_names()
+        rough = f"{FRICTION}?"
+        is_fluid = any(item.fluid is not None for item in self.targets)
+        return (*names, rough) if is_fluid and FRICTION not in names else names
+
     def take_mesh(self, frame: int) -> None:
         self._take_stream(frame)
 
@@ -151,8 +168,12 @@ class _LocalField(ColliderField):
         domain, parts = self.scope.domain, [np.empty((0, 3), np.int32)]
         for item in self.targets:
             position = item.particles.local("position")
+            speed = float(np.nan_to_num(largest_speed(item.particles.local("velocity"))))
+            longest = self.dt * speed / domain.bucket_size
+            if item.kept_by == "bucket" and longest < 0.5:  # those around are measured, too
+                parts.append(item.particles.buckets.local_coords)
+                continue
             way = self.dt * item.particles.local("velocity")
-            longest = float(np.abs(way).max(initial=0.0)) / domain.bucket_size
             count = min(int(np.ceil(longest)), LONGEST_WAY)
             for number in range(count + 1):
                 places = position + number / max(count, 1) * way

@@ -88,6 +88,12 @@ class Collider(Behavior, kind="operator"):
     channels: tuple[str, ...] = parameter(
         (), doc='Painted channels that the field carries; "Cd?" where the mesh has one.'
     )
+    friction: float = parameter(
+        0.0,
+        minimum=0.0,
+        doc="Coulomb's coefficient for particle fluids; a painted point, vertex or primitive "
+        'channel "friction" is used instead. Solids have theirs in the Collision Constraint.',
+    )
     velocity_scale: float = parameter(
         1.0, doc="Factor on the velocity that the solid hands on; its motion stays as it is."
     )
@@ -166,7 +172,7 @@ class ColliderField(Object):
         )
         self.settings = now
         stream = scope.inputs[self.behavior.input]
-        painted = painted_channels(stream, now.channels, label=self._input_label)
+        painted = painted_channels(stream, self._channel_names(), label=self._input_label)
         voxel = scope.domain.bucket_size / self.resolution
         self.field = SignedDistance(
             scope.domain,
@@ -190,6 +196,10 @@ class ColliderField(Object):
         self._around: tuple[Any, ...] = ()
         #: The mesh as it covers space, with the shape and the points that it was placed for.
         self._covering: tuple[tuple[float, float], Floats, PlacedTriangles] | None = None
+
+    def _channel_names(self) -> tuple[str, ...]:
+        """Painted channels that the field carries."""
+        return tuple(self.behavior.channels)
 
     @property
     def _input_label(self) -> str:
@@ -241,7 +251,7 @@ class ColliderField(Object):
             triangles,
             np.asarray(stream.positions, np.float64),
             None if given is None else np.asarray(given, np.float64),
-            painted_channels(stream, self.behavior.channels, label=label),
+            painted_channels(stream, self._channel_names(), label=label),
             [] if stream is self._start_stream else motion_samples(stream, label=label),
         )
         self._stream = stream

@@ -41,10 +41,12 @@ class Joinable(Object):
         particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
         parameter_version: Changes when rest lengths or the like do, on which stiffness depends.
         body_colliders: Colliders that contacts may be found with; they enter themselves.
+        fluid: The Operator that makes a liquid of them, if any.
     """
 
     particles: ParticleSystem
     system: SolidSystem
+    fluid: Any = None
     first_dof: int = 0
     body_start: Int64
     particle_dof: Int64

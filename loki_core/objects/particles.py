@@ -37,6 +37,7 @@ from loki_core.kernels.lagrangian_step import (
 )
 from loki_core.kernels.random import random_key
 from loki_core.objects.joinable import Joinable
+from loki_core.objects.neighbour_search import NEIGHBOUR_CHANNELS
 from loki_core.objects.object import Scope
 from loki_core.objects.particle_source import (
     UNIFORMS_PER_PLACE,
@@ -56,6 +57,7 @@ from loki_core.pipeline.task import Step, Task, task
 from loki_core.sparse_parameters import channel_names, resolve
 
 BALL = 4.0 / 3.0 * np.pi
+RADII_PER_BUCKET = 10.0  # so that neighbours, of liquids too, are in a Bucket or beside it
 PARTICLES_PER_BUCKET = 128  # enough to pay for a Bucket, few enough to share out between ranks
 #: Channels that the Object makes itself; all others are the user's and pass through.
 OWN_CHANNELS = (
@@ -130,11 +132,18 @@ class ParticleObject(Behavior, kind="object"):
             return None
         lower, upper = stream.bounds()
         extent = float(np.max(upper - lower))
+        smallest = RADII_PER_BUCKET * self._largest_radius(stream)
         if self.input is None or stream.point_count < PARTICLES_PER_BUCKET:
-            return extent / 16.0
+            return max(extent / 16.0, smallest)
         # A flat or thin cloud still fills Buckets as wide as its Buckets are.
         volume = float(np.prod(np.maximum(upper - lower, 0.02 * extent)))
-        return float(np.cbrt(volume * PARTICLES_PER_BUCKET / stream.point_count))
+        return max(float(np.cbrt(volume * PARTICLES_PER_BUCKET / stream.point_count)), smallest)
+
+    def _largest_radius(self, stream: Mesh) -> float:
+        painted = np.asarray(stream.channels["point"].get("radius", ()), np.float64)
+        given = self.at(0.0).radius if self.input is None or not painted.size else 0.0
+        finite = painted[np.isfinite(painted)] if self.input is not None else painted[:0]
+        return max(float(given), float(finite.max(initial=0.0)))
 
     def create(self, scope: Scope) -> list[Any]:
         """Make the Object, if there is anything to simulate."""
@@ -144,7 +153,12 @@ class ParticleObject(Behavior, kind="object"):
 
 
 class Particles(Joinable):
-    """The particles of one Particle Object."""
+    """The particles of one Particle Object.
+
+    Attributes:
+        derived: Channels that Operators fill and that are part of the output.
+        fluid: The Operator that makes a liquid of them, if any.
+    """
 
     cost = 0.17  # of a particle
 
@@ -165,6 +179,13 @@ class Particles(Joinable):
             self.particles.add_channel(name, dtype, shape, default=default)
         self.particles.add_channel("alive", np.bool_, default=True)
         self.emission_debt = 0.0  # part of the next particle that is due
+        self.derived: list[str] = []
+        self.fluid: Any = None
+
+    def derive_channel(self, name: str) -> None:
+        """Add a channel that an Operator fills and that is part of the output."""
+        self.particles.add_channel(name, self.particles.dtype)
+        self.derived.append(name)
 
     def join(self) -> None:
         """Become part of the joint system, in double precision."""
@@ -193,7 +214,8 @@ class Particles(Joinable):
     @property
     def own_channels(self) -> tuple[str, ...]:
         """Channels that the user's may not be mistaken for."""
-        return (*OWN_CHANNELS, *JOINED_CHANNELS) if self.is_joined else OWN_CHANNELS
+        joined = JOINED_CHANNELS if self.is_joined else ()
+        return (*OWN_CHANNELS, *joined, *self.derived, *NEIGHBOUR_CHANNELS)
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Name the painted overrides; particles that are emitted later get the Behavior's value."""
@@ -438,6 +460,10 @@ class Particles(Joinable):
     def check_state(self) -> str | None:
         return implausible_particle(self.particles, float(self.scope.settings.maximum_speed))
 
+    def time_step_limit(self) -> float:
+        limit = super().time_step_limit()
+        return limit if self.fluid is None else min(limit, self.fluid.time_step_limit())
+
     def newton_change(self) -> float:
         if self.is_joined:
             return 0.0  # the joint system knows
@@ -452,7 +478,7 @@ class Particles(Joinable):
         """Positions, velocities, ids and the user's channels, in world space."""
         kept = self.particles.kept()
         points = Points(world_positions(self.particles))
-        for name in (*OUTPUT_CHANNELS, *self.vertex_channels()):
+        for name in (*OUTPUT_CHANNELS, *self.derived, *self.vertex_channels()):
             points.set_channel("point", name, self.particles.local(name)[kept].copy())
         for name, array in self.details.items():
             points.set_channel("detail", name, array)

@@ -276,8 +276,11 @@ class Solver:
             if isinstance(item, Solid):
                 item.join()
         actions = [one for one in self.setup.behaviors() if one[1].kind != "object"]
-        # Constraints first: they say which Objects join the solids.
-        for path, behavior in sorted(actions, key=lambda one: one[1].kind != "constraint"):
+        # Constraints first: they say which Objects join the solids. And what makes a fluid of
+        # particles, before Colliders ask.
+        for path, behavior in sorted(
+            actions, key=lambda one: not (one[1].kind == "constraint" or one[1].shapes_objects)
+        ):
             reached = [item for p in self.setup.reach(path) for item in self._objects_of.get(p, ())]
             self._create_one(path, behavior, reached)
         order = {path: number for number, (path, _) in enumerate(self.setup.behaviors())}

@@ -1,0 +1,304 @@
+"""Particle Fluid: what the Operators that make particles a liquid have in common.
+
+A fluid particle fills the volume V of its ball when the liquid is at rest, so particles are
+d = V^(1/3) apart, and its kernel reaches `support` d. The liquid's surroundings are the sides of
+the box that are walls, and the Colliders.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access
+from loki_core.kernels.density_constraint import (
+    correct_positions,
+    invert_diagonal,
+    move_places,
+    sum_density,
+    sum_gradients,
+)
+from loki_core.kernels.lagrangian_step import largest_speed
+from loki_core.kernels.particle_velocities import farthest_apart
+from loki_core.kernels.smoothing import prototype
+from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_core.objects.particle_state import sort_moved
+from loki_core.objects.particle_walls import ParticleWalls
+from loki_core.operators.operator import Operator
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+BALL = 4.0 / 3.0 * np.pi
+FINEST_COLLIDER = 32  # voxels along a Bucket
+#: Largest eigenvalue of the multipliers' system over its diagonal: 2.6 on a lattice, and 3.6 where
+#: particles are in great disorder.
+LARGEST_EIGENVALUE = 4.0
+#: W h^3 / N at a fifth of the support, where the tensile correction has its largest value.
+TENSILE_REFERENCE = 0.8**4 * 1.8
+#: By how much all iterations together reduce errors from particle to particle; slower ones are
+#: reduced less, and the more so the larger this is.
+REDUCTION = 4.0
+
+
+class FluidBehavior(Behavior, kind="operator", abstract=True, exclusive=True):
+    """What all of them can be told."""
+
+    shapes_objects = True
+
+    support: float = parameter(
+        2.0, minimum=1.6, maximum=4.0, doc="Reach of a particle's kernel, in spacings."
+    )
+    friction: float = parameter(
+        0.0, minimum=0.0, doc="Coulomb's coefficient of the walls of the box."
+    )
+    largest_motion: float = parameter(
+        2.0,
+        minimum=0.01,
+        doc="Most spacings that particles move in a substep, where substeps are adaptive.",
+    )
+
+
+class ParticleFluid(Operator):
+    """Base of these Operators.
+
+    Attributes:
+        search: Neighbours, shared by all Operators on the same particles.
+        body_colliders: Colliders enter themselves with the target.
+    """
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        target.fluid = self
+        self.search = NeighbourSearch(target.particles)
+        target.derive_channel("pressure")
+        target.derive_channel("density_ratio")
+
+    @classmethod
+    def acts_on(cls, item: Any) -> bool:
+        """Particles can be a fluid."""
+        return hasattr(item, "derive_channel")
+
+    # -- sizes -----------------------------------------------------------------------------
+
+    @property
+    def prototype(self) -> Any:
+        """Sums over a filled neighbourhood."""
+        return prototype(float(self.settings.support))
+
+    def volumes(self) -> Array:
+        """Of each local particle [m^3]."""
+        radius = self.target.particles.local("radius")
+        if len(radius) == 0 or np.ptp(radius) == 0.0:
+            return np.full(len(radius), BALL * float(radius[0] if len(radius) else 1.0) ** 3)
+        return np.asarray(BALL * radius.astype(np.float64) ** 3)
+
+    def supports(self, volume: Array) -> Array:
+        """Reach of each local particle's kernel [m]."""
+        if len(volume) == 0 or np.ptp(volume) == 0.0:
+            one = float(volume[0]) if len(volume) else 1.0
+            return np.full(len(volume), float(self.settings.support) * np.cbrt(one))
+        return np.asarray(float(self.settings.support) * np.cbrt(volume))
+
+    def density_ratios(self, volume: Array) -> Array:
+        """Density of each particle over the Object's, [count], or [1] where all are the same."""
+        density = float(self.target.settings.density)
+        ratio = self.target.particles.local("mass") / (density * volume)
+        if len(ratio) == 0 or np.ptp(ratio) <= 1e-5 * float(ratio.max()):
+            return np.full(1, float(ratio[0]) if len(ratio) else 1.0)
+        return np.asarray(ratio)
+
+    def see_neighbours(self, step: Step) -> None:
+        """Let ghosts be where neighbours are looked for, after particles have moved. Collective."""
+        particles = self.target.particles
+        domain = particles.domain
+        if domain.comm.size == 1:
+            return
+        way = step.dt * float(largest_speed(particles.local("velocity")))
+        radius = float(particles.local("radius").max(initial=0.0))
+        reach = float(self.settings.support) * np.cbrt(BALL) * radius
+        # A ghost layer is a Bucket wide; two particles may have moved towards each other.
+        if domain.comm.any(not 2.0 * way + 1.2 * reach < domain.bucket_size):
+            sort_moved(particles)
+
+    # -- surroundings ----------------------------------------------------------------------
+
+    def walls(self) -> ParticleWalls:
+        """What stands around the particles in this substep."""
+        return ParticleWalls(
+            self.target.scope.domain,
+            self.target.body_colliders,
+            spacing=1.0 / float(self.settings.support),
+            norm=self.prototype.norm,
+            friction=float(self.settings.friction),
+        )
+
+    def collider_resolution(self) -> int:
+        """Voxels along a Bucket in which Colliders are measured: about one for a spacing."""
+        target = self.target
+        radius = float(np.min(target.particles.local("radius"), initial=target.settings.radius))
+        wanted = target.scope.domain.bucket_size / (np.cbrt(BALL) * radius)
+        return int(min(max(8, 8 * math.ceil(wanted / 8.0 - 0.25)), FINEST_COLLIDER))
+
+    @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",))
+    def ask_colliders(self, access: Access, step: Step) -> None:
+        """Say how far from Colliders the distance has to be known."""
+        radius = float(access["particles.radius"].max(initial=0.0))
+        support = float(self.settings.support) * np.cbrt(BALL) * radius
+        for one in self.target.body_colliders:
+            one.need(1.5 * support)
+
+    def time_step_limit(self) -> float:
+        """Particles move a few spacings in a substep at most [s]."""
+        particles = self.target.particles
+        speed = float(largest_speed(particles.local("velocity")))
+        if not speed > 0.0:
+            return np.inf
+        radius = float(particles.local("radius").min())
+        return float(self.settings.largest_motion * np.cbrt(BALL) * radius / speed)
+
+
+class FluidStep:
+    """One substep of a fluid: sizes by row, then lists and values by place.
+
+    Attributes:
+        listed: What every sum over neighbours begins with.
+        weight: Density of each place over the Object's, or one for all.
+        walls: What stands around.
+        density: Over rest density, at each place.
+        multiplier: What the last iteration added to the multipliers.
+        stiffness: k of each place [m^2], or one for all.
+    """
+
+    listed: tuple[Any, ...]
+    weight: Array
+    walls: ParticleWalls
+    density: Array
+    multiplier: Array
+    stiffness: Array
+
+    def __init__(self, action: ParticleFluid, step: Step) -> None:
+        self.action, self.dt, self.settings = action, step.dt, action.settings
+        self.search, self.particles = action.search, action.target.particles
+        self.volume = action.volumes()
+        self.reach = action.supports(self.volume)
+        lattice = action.prototype
+        self.norm, self._moment = lattice.norm, lattice.moment
+        self._stiffness = lattice.stiffness / float(self.settings.support) ** 2
+        self._weight_of_rows = action.density_ratios(self.volume)
+
+    @property
+    def pressure_scale(self) -> float:
+        """Multipliers of a whole step [m^2] over pressure [Pa]."""
+        density = float(self.action.target.settings.density)
+        return float(-self.dt * self.dt / (self._moment * density))
+
+    # -- neighbours ------------------------------------------------------------------------
+
+    def list_neighbours(self, skin: float) -> None:
+        """List neighbours, and walls, at the present positions. Collective.
+
+        Args:
+            skin: How much farther than a support lists reach, over the largest support.
+        """
+        search, particles, kind = self.search, self.particles, self.particles.dtype
+        largest = particles.domain.comm.maximum(float(self.reach.max(initial=0.0)))
+        self._skin = skin * largest
+        search.build(self.reach, self.volume, skin=self._skin)
+        weight = self._weight_of_rows.astype(kind)
+        self.weight = weight if len(weight) == 1 else search.gather(weight)
+        self.listed = (
+            search.clusters, search.first, search.last, search.entries, search.packed.reshape(-1),
+            search.support, search.is_uniform, self.norm,
+        )  # fmt: skip
+        self.walls = self.action.walls()
+        self.walls.look(search, particles.local("velocity"), self.dt)
+        self.density = np.ones(search.places, kind)
+        self.multiplier = np.zeros(search.places, kind)
+        self._shift: Array = np.zeros((3, search.places), kind)
+
+    def note_places(self, total: Array) -> None:
+        """Note by how much places [3, places] had moved when neighbours were listed."""
+        self._listed_at = total.copy()
+
+    def has_moved(self, total: Array) -> bool:
+        """Whether any has moved so far since then that a neighbour may be missing. Collective."""
+        farthest = float(farthest_apart(total, self._listed_at))
+        moved: bool = self.particles.domain.comm.any(not 2.0 * farthest <= self._skin)
+        return moved
+
+    # -- densities and corrections ---------------------------------------------------------
+
+    def measure_density(self) -> None:
+        """Densities and walls at the present positions."""
+        sum_density(*self.listed, self.density)
+        self.walls.add_density(self.search, self.density)
+
+    def displace(
+        self,
+        multiplier: Array,
+        applied: Array,
+        total: Array,
+        *,
+        furthest: float,
+        tensile: float = 0.0,
+    ) -> None:
+        """Move places by what multipliers push, and stop them at walls. Collective.
+
+        Args:
+            applied: Multipliers of the whole step so far, these included: walls do not pull.
+            total: What places have moved by [3, places] m, which is added to.
+            furthest: Longest way, over a support.
+            tensile: Largest s_ij over a support [m].
+        """
+        search = self.search
+        search.share(multiplier)
+        correct_positions(*self.listed, multiplier, tensile, TENSILE_REFERENCE, self._shift)
+        self.walls.add_push(multiplier, applied, self._shift)
+        move_places(self._shift, self.weight, search.support, furthest, search.packed, total)
+        self.walls.stop(search, total)
+        search.share(search.packed, moves=True)
+
+    def prototype_stiffness(self) -> Array:
+        """K of each place [m^2], of a filled neighbourhood; one for all where all are alike."""
+        support = self.search.support[:1] if self.search.is_uniform else self.search.support
+        stiffness: Array = self._stiffness * support * support
+        return stiffness
+
+    def measure_stiffness(self) -> Array:
+        """K of each place [m^2], of its own neighbourhood and the walls as they were measured."""
+        search, kind = self.search, self.particles.dtype
+        gradient: Array = np.zeros(4 * search.places, kind)
+        stiffness: Array = np.zeros(search.places, kind)
+        sum_gradients(*self.listed, gradient, stiffness)
+        wall: Array = np.zeros((search.places if len(self.walls.near) else 1, 3), kind)
+        if len(self.walls.near):
+            wall[self.walls.near] = self.walls.gradient
+        invert_diagonal(
+            gradient, wall, search.support, self.weight, 0.5 / self._stiffness, stiffness
+        )
+        return stiffness
+
+
+def chebyshev_steps(count: int, largest: float) -> list[tuple[float, float]]:
+    """Momentum and strength of each iteration, for eigenvalues up to the largest over the diagonal.
+
+    With these, `count` steps x += d, d <- momentum d + strength residual leave of every error
+    between the largest eigenvalue b and a lower bound a a part of 1 / T_n((b + a) / (b - a)), with
+    T_n Chebyshev's polynomial; a is such that this is `REDUCTION` (Golub & Varga 1961).
+    """
+    ratio = math.cosh(math.acosh(REDUCTION) / count)  # (b + a) / (b - a)
+    smallest = largest * (ratio - 1.0) / (ratio + 1.0)
+    half = 0.5 * (largest - smallest)
+    steps = [(0.0, 2.0 / (largest + smallest))]
+    before = 1.0 / ratio
+    for _ in range(count - 1):
+        now = 1.0 / (2.0 * ratio - before)
+        steps.append((now * before, 2.0 * now / half))
+        before = now
+    return steps

@@ -1,0 +1,145 @@
+"""Particle Walls: the sides of the box and the Colliders, as the particles of a fluid meet them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.grid_domain import GridDomain
+from loki_core.kernels.particle_walls import (
+    FAR,
+    add_wall_density,
+    add_wall_push,
+    distance_to_box,
+    distance_to_field,
+    meet_box,
+    meet_field,
+    pull_to_box,
+    pull_to_field,
+    sample_channel,
+    stop_at_box,
+    stop_at_field,
+)
+from loki_core.objects.body_collider import FRICTION, BodyCollider
+from loki_core.objects.neighbour_search import NeighbourSearch
+
+Array = NDArray[Any]
+
+
+class ParticleWalls:
+    """What stands around the particles of one search, from one substep.
+
+    Args:
+        domain: Whose sides may be walls.
+        colliders: With fields at the end of the substep.
+        spacing: Of particles, over their support.
+        norm: Of the kernel.
+        friction: Of the sides of the box.
+    """
+
+    def __init__(
+        self,
+        domain: GridDomain,
+        colliders: Sequence[BodyCollider],
+        *,
+        spacing: float,
+        norm: float,
+        friction: float,
+    ) -> None:
+        walls = [condition.kind == "wall" for condition in domain.boundaries]
+        self.lower = np.where(walls[0::2], domain.relative_lower, -FAR)
+        self.upper = np.where(walls[1::2], domain.relative_upper, FAR)
+        self.has_box = any(walls)
+        self.colliders = [one for one in colliders if one.field.volume.buckets.count]
+        self.spacing, self.norm, self.friction = spacing, norm, friction
+
+    def look(self, search: NeighbourSearch, velocity: Array, dt: float) -> None:
+        """Find the particles near walls; velocities [count, 3] are those that brought them here."""
+        self.near: NDArray[np.int64] = np.empty(0, np.int64)
+        if not self.has_box and not self.colliders:
+            return
+        own, packed = search.own, search.packed
+        closest = np.full(len(own), FAR)
+        if self.has_box:
+            distance_to_box(packed, own, self.lower, self.upper, closest)
+        for one in self.colliders:
+            distance_to_field(*_field(one), packed, own, closest)
+        # Corrections within a step are a part of a spacing.
+        self.near = own[closest < 1.5 * search.support[own]]
+        way = velocity[search.rows[self.near]].astype(np.float64)
+        self.start = packed[self.near, :3] - dt * way
+        self.open = np.ones(len(self.near))
+        self.gradient = np.zeros((len(self.near), 3))
+        self.drift, self.rough = [], []
+        for one in self.colliders:
+            drift = np.empty((len(self.near), 3))
+            self._sample(one, "velocity", packed, drift)
+            self.drift.append(dt * drift)
+            rough = np.full((len(self.near), 1), float(one.settings.friction))
+            if FRICTION in one.field.channels:
+                self._sample(one, FRICTION, packed, rough)
+            self.rough.append(np.ascontiguousarray(rough[:, 0]))
+
+    def _sample(self, one: BodyCollider, name: str, packed: Array, sampled: Array) -> None:
+        volume = one.field.volume
+        sample_channel(
+            *volume.buckets.table, volume.with_ghosts("primitive"), volume.with_ghosts(name),
+            one.field.voxel_size, packed, self.near, sampled,
+        )  # fmt: skip
+
+    def add_density(self, search: NeighbourSearch, density: Array) -> None:
+        """Measure the walls at the present positions, and count what they take as filled."""
+        if not len(self.near):
+            return
+        meet_box(
+            search.packed, self.near, self.lower, self.upper, search.support, self.spacing,
+            self.norm, self.open, self.gradient,
+        )  # fmt: skip
+        for one in self.colliders:
+            meet_field(
+                *_field(one), search.packed, self.near, search.support, self.spacing, self.norm,
+                self.open, self.gradient,
+            )  # fmt: skip
+        add_wall_density(self.near, self.open, density)
+
+    def add_push(self, multiplier: Array, applied: Array, shift: Array) -> None:
+        """Add what the walls, as they were measured, push particles away by."""
+        if len(self.near):
+            add_wall_push(self.near, self.gradient, multiplier, applied, shift)
+
+    def add_cohesion(
+        self, search: NeighbourSearch, strength: float, weight: Array, change: Array
+    ) -> None:
+        """Add the pull of wetted walls to change [4 places]."""
+        if not len(self.near) or strength == 0.0:
+            return
+        given = (self.near, search.packed, search.support)
+        if self.has_box:
+            pull_to_box(*given, self.lower, self.upper, strength, weight, change)
+        for one in self.colliders:
+            pull_to_field(*_field(one), *given, strength, weight, change)
+
+    def stop(self, search: NeighbourSearch, total: Array) -> None:
+        """Push out what has come too near; what that moves is added to total [3, places]."""
+        if not len(self.near):
+            return
+        keep = 0.5 * self.spacing
+        for one, drift, rough in zip(self.colliders, self.drift, self.rough, strict=True):
+            stop_at_field(
+                *_field(one), self.near, search.support, keep, rough, self.start, drift,
+                search.packed, total,
+            )  # fmt: skip
+        if self.has_box:
+            stop_at_box(
+                self.near, self.lower, self.upper, search.support, keep, self.friction, self.start,
+                search.packed, total,
+            )  # fmt: skip
+
+
+def _field(one: BodyCollider) -> tuple[Any, ...]:
+    """The distance field of a collider as kernels read it."""
+    volume = one.field.volume
+    return (*volume.buckets.table, volume.with_ghosts("distance"), one.field.voxel_size)

@@ -1,0 +1,273 @@
+"""Smoothed Particle Fluid: an SPH liquid with implicit pressure, for spray and small amounts.
+
+Of the class of divergence-free SPH (Bender & Koschier 2015), with two problems in each step. Forces
+have brought the particles to x* with v*; rho is density over that at rest.
+
+    velocity    v = v* + dx / dt, x = x* + dx   so that   rho(x) <= max(1, rho of the step before)
+    position    x <- x + dy                     so that   rho(x) <= 1
+
+The first keeps what is dense from getting denser, and its multipliers are a pressure. The second
+takes away what errors have left; it moves particles and gives them no velocity, so mending never
+adds energy. Both are complementarity problems (`kernels/density_constraint.py`), solved by
+projected Jacobi iterations with Chebyshev's acceleration, which measure densities and gradients
+anew each time.
+
+The pressure starts from that of the step before, so a liquid at rest needs few iterations. That is
+an explicit force, and particles under pressure p vibrate with up to
+omega^2 = 2 * 4.7 p / (rho d^2): it is applied in as many parts as (omega dt)^2 is, each where the
+one before has led, which is stable at any depth.
+
+Viscous stress is implicit (conjugate gradients), cohesion explicit: `kernels/particle_forces.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import parameter
+from loki_core.data.accessors import Access
+from loki_core.kernels.density_constraint import find_multipliers
+from loki_core.kernels.particle_forces import add_cohesion, apply_viscosity, cohesion
+from loki_core.objects.particle_fluid import (
+    BALL,
+    LARGEST_EIGENVALUE,
+    FluidBehavior,
+    FluidStep,
+    ParticleFluid,
+    chebyshev_steps,
+)
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+
+#: Lists hold what is farther away by this part of a support; beyond, they are made anew.
+SKIN = 0.04
+CYCLE = 8  # iterations after which the acceleration starts anew
+#: Compression that one iteration answers, and way of a particle in one, over its support.
+MOST_ERROR = 0.2
+FURTHEST = 0.5
+#: Tolerance of the velocity problem over that of densities: what is wrong adds up over steps.
+VELOCITY_TOLERANCE = 0.05
+#: (omega dt)^2 of a lattice's fastest vibration, over multipliers in units of the spacing squared.
+STIFFEST = 9.4
+MOST_PARTS = 16
+#: Residual of the viscous step.
+VISCOUS_TOLERANCE = 1.0e-4
+MOST_VISCOUS_ITERATIONS = 200
+#: Part of the time in which a capillary wave of two spacings turns that a step may take.
+CAPILLARY = 0.4
+#: The tension that particles have in a drop, over that of an even density: they keep distance.
+DISCRETE_TENSION = 1.0
+
+
+class SmoothedParticleFluid(FluidBehavior):
+    """Let the particles of the Group be an SPH liquid, with bounded compression."""
+
+    tolerance: float = parameter(
+        0.001, minimum=1e-7, maximum=0.1, doc="Mean compression at which iterations end."
+    )
+    max_iterations: int = parameter(
+        100, minimum=1, maximum=10000, doc="Most iterations of either problem in a substep."
+    )
+    viscosity: float = parameter(1.0e-6, unit="m^2/s", minimum=0.0, doc="Kinematic viscosity.")
+    surface_tension: float = parameter(
+        0.0, unit="N/m", minimum=0.0, doc="Surface tension; water in air has 0.0728."
+    )
+    contact_angle: float = parameter(
+        math.pi / 2.0,
+        unit="rad",
+        minimum=0.0,
+        maximum=math.pi,
+        doc="Angle at which the surface meets walls and Colliders: adhesion; 0 wets them.",
+    )
+    largest_motion: float = parameter(
+        0.5,
+        minimum=0.01,
+        doc="Most spacings that particles move in a substep, where substeps are adaptive.",
+    )
+
+
+class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid):
+    """Moves the particles of one Particle Object."""
+
+    cost = 10.0
+
+    @task(
+        Stage.SOLVE_SECONDARIES,
+        reads=("particles.radius", "particles.mass"),
+        writes=(
+            "particles.position",
+            "particles.velocity",
+            "particles.pressure",
+            "particles.density_ratio",
+        ),
+        layout=("particles",),
+    )
+    def solve(self, access: Access, step: Step) -> None:
+        """Apply forces between particles, and keep their density."""
+        self.see_neighbours(step)
+        solve = _Solve(self, step)
+        solve.run()
+        self.iterations = solve.iterations
+        if solve.wrong > float(self.settings.tolerance):
+            self.warning = (
+                f"densities are wrong by {solve.wrong:.2g} on the mean after "
+                f"{int(self.settings.max_iterations)} iterations, above the tolerance of "
+                f"{float(self.settings.tolerance):g}; shorten the substeps"
+            )
+
+    def time_step_limit(self) -> float:
+        """Steps resolve capillary waves of two spacings, too [s]."""
+        limit, tension = super().time_step_limit(), float(self.settings.surface_tension)
+        radius = self.target.particles.local("radius")
+        if tension == 0.0 or len(radius) == 0:
+            return limit
+        spacing = np.cbrt(BALL) * float(radius.min())
+        density = float(self.target.settings.density)
+        wave = math.sqrt(density * spacing**3 / (2.0 * math.pi * tension))
+        return min(limit, CAPILLARY * wave)
+
+
+class _Solve(FluidStep):
+    """One substep.
+
+    Attributes:
+        iterations: Of both problems.
+        wrong: Mean error of densities that is left.
+    """
+
+    iterations = 0
+    wrong = 0.0
+
+    def run(self) -> None:
+        """Move, and leave the result in the particles' channels. Collective."""
+        particles, kind = self.particles, self.particles.dtype
+        self.list_neighbours(SKIN)
+        search = self.search
+        self.velocity: Array = np.zeros((search.places, 4), kind)
+        self.velocity[:, :3] = search.gather(particles.local("velocity"))
+        self._apply_forces()
+        self.measure_density()
+        self.stiffness = self.measure_stiffness()
+        tolerance = float(self.settings.tolerance)
+        total: Array = np.zeros((3, search.places), kind)
+        applied = self._press(total)
+        before = np.maximum(search.gather(particles.local("density_ratio")), 1.0)
+        self._project(before, applied, total, tolerance * VELOCITY_TOLERANCE)
+        self.velocity[:, :3] += total.T / kind.type(self.dt)
+        pressure = applied / kind.type(self.pressure_scale)
+        search.scatter(pressure, particles.local("pressure"))
+        nothing: Array = np.zeros(search.places, kind)
+        self._project(np.ones(1, kind), nothing, np.zeros_like(total), tolerance)
+        search.scatter(search.packed[:, :3], particles.local("position"))
+        search.scatter(self.velocity[:, :3], particles.local("velocity"))
+        search.scatter(self.density, particles.local("density_ratio"))
+        particles.wrap()
+
+    # -- forces between particles ----------------------------------------------------------
+
+    def _apply_forces(self) -> None:
+        """Change velocities by cohesion and viscous stress, and positions with them."""
+        search, settings, kind = self.search, self.settings, self.particles.dtype
+        tension, viscosity = float(settings.surface_tension), float(settings.viscosity)
+        if tension == 0.0 and viscosity == 0.0:
+            return
+        before = self.velocity.copy()
+        flat = self.velocity.reshape(-1)
+        if tension > 0.0:
+            density = float(self.action.target.settings.density)
+            strength = -cohesion(tension / DISCRETE_TENSION) * self.dt / density
+            add_cohesion(*self.listed, strength, self.weight, flat)
+            wetted = 0.5 * (1.0 + math.cos(float(settings.contact_angle)))
+            self.walls.add_cohesion(search, strength * wetted, self.weight, flat)
+            search.share(self.velocity)
+        if viscosity > 0.0:
+            self._solve_viscosity(viscosity * self.dt)
+        search.packed[:, :3] += kind.type(self.dt) * (self.velocity - before)[:, :3]
+        search.share(search.packed, moves=True)
+
+    def _solve_viscosity(self, strength: float) -> None:
+        """Solve v - dt a(v) = v*, by conjugate gradients on all components together."""
+        search, comm = self.search, self.particles.domain.comm
+        own, solution = search.own, self.velocity
+        kind = solution.dtype.type
+
+        def product(values: Array) -> Array:
+            result: Array = np.zeros_like(values)
+            apply_viscosity(
+                *self.listed, strength, self.weight, values.reshape(-1), result.reshape(-1)
+            )
+            return result
+
+        volume = search.packed[own, 3].astype(np.float64)[:, None]
+
+        def dot(one: Array, two: Array) -> float:
+            part = np.array([np.sum(volume * one[own, :3] * two[own, :3])])
+            return float(comm.all_reduce(part, "sum")[0])
+
+        weight = self.weight if len(self.weight) == 1 else self.weight[:, None]
+        residual = weight * solution - product(solution)
+        residual[:, 3] = 0.0
+        goal = VISCOUS_TOLERANCE**2 * dot(solution, solution)
+        direction = residual.copy()
+        square = dot(residual, residual)
+        for _ in range(MOST_VISCOUS_ITERATIONS):
+            if not square > goal:
+                break
+            search.share(direction)
+            image = product(direction)
+            step = square / dot(direction, image)
+            solution += kind(step) * direction
+            residual -= kind(step) * image
+            square, former = dot(residual, residual), square
+            direction = residual + kind(square / former) * direction
+        search.share(solution)
+
+    # -- density ---------------------------------------------------------------------------
+
+    def _press(self, total: Array) -> Array:
+        """Apply the pressure of the step before, in parts; returns its multipliers. Collective."""
+        search, particles = self.search, self.particles
+        kind = particles.dtype.type
+        pressure = search.gather(particles.local("pressure"))
+        applied: Array = np.minimum(pressure * kind(self.pressure_scale), kind(0.0))
+        spacing = search.support / kind(self.settings.support)
+        stiffest = particles.domain.comm.maximum(
+            STIFFEST * float(np.max(-applied / (spacing * spacing), initial=0.0))
+        )
+        parts = min(MOST_PARTS, math.ceil(stiffest))
+        for _ in range(parts):
+            part = applied / kind(parts)
+            self.displace(part, part, total, furthest=FURTHEST)
+        return applied
+
+    def _project(self, target: Array, applied: Array, total: Array, tolerance: float) -> None:
+        """Move places until densities are not above the target, on the mean. Collective.
+
+        Args:
+            applied: Multipliers to begin with; in the end those that were found.
+            total: What places have moved by [3, places] m, which is added to.
+            tolerance: Mean of what may be wrong.
+        """
+        comm, settings = self.particles.domain.comm, self.settings
+        count = max(1, comm.total(len(self.search.own)))
+        steps = chebyshev_steps(CYCLE, LARGEST_EIGENVALUE)
+        self.multiplier[:] = 0.0
+        for number in range(int(settings.max_iterations) + 1):
+            self.measure_density()
+            momentum, strength = steps[number % CYCLE]
+            wrong = find_multipliers(
+                self.density, target, self.stiffness, strength, self.weight, MOST_ERROR, 0.0,
+                momentum, applied, self.multiplier,
+            )  # fmt: skip
+            self.wrong = float(comm.all_reduce(np.array([wrong]), "sum")[0]) / count
+            if self.wrong <= tolerance or number == int(settings.max_iterations):
+                break
+            applied += self.multiplier
+            self.displace(self.multiplier, applied, total, furthest=FURTHEST)
+            self.iterations += 1
