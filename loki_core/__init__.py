@@ -61,6 +61,7 @@ from loki_core.operators.channel_mixing import ChannelMixing
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.domain_boundary import DomainBoundary
+from loki_core.operators.droplet_collisions import BinaryDropletCollisions
 from loki_core.operators.guide import GuideOperator
 from loki_core.operators.liquid_sink import LiquidSink
 from loki_core.operators.liquid_source import LiquidSource
@@ -88,6 +89,7 @@ __all__ = [
     "AttachmentConstraint",
     "Behavior",
     "BendingConstraint",
+    "BinaryDropletCollisions",
     "Body",
     "BoundaryCondition",
     "BuoyancyForce",

@@ -18,7 +18,6 @@ import numpy as np
 
 from loki_core.kernels.bucket_hash import find_bucket, pack_bucket
 from loki_core.kernels.jit import device, parallel_kernel, prange
-from loki_core.kernels.particle_forces import wall_pull
 from loki_core.kernels.smoothing import wall_share, wall_slope
 
 FAR = 1.0e30
@@ -135,10 +134,25 @@ def add_wall_density(near, open_part, density):
 
 
 @parallel_kernel
-def add_wall_push(near, gradient, multiplier, applied, shift):
-    """Add what walls push: their multiplier is that of the particle itself, while it pushes."""
+def add_wall_push(near, open_part, gradient, moment, multiplier, applied, shift):
+    """Add what walls push: their multiplier is that of the particle itself, while it pushes.
+
+    Along the wall multipliers go on behind it as they are before it, so what neighbours displace a
+    particle by is completed: of the moment of a full neighbourhood (`smoothing.Prototype`) they
+    have what the walls leave. Without it, what stands at a wall would sink.
+    """
     for n in prange(near.shape[0]):
         p = near[n]
+        square = 0.0
+        along = 0.0
+        for axis in range(3):
+            square += gradient[n, axis] * gradient[n, axis]
+            along += gradient[n, axis] * shift[axis, p]
+        if square > 0.0:
+            missing = min(1.0 - open_part[n], 0.5 * moment)
+            more = missing / (moment - missing)
+            for axis in range(3):
+                shift[axis, p] += more * (shift[axis, p] - along / square * gradient[n, axis])
         twice = -2.0 * (min(applied[p], 0.0) - min(applied[p] - multiplier[p], 0.0))
         for axis in range(3):
             shift[axis, p] += twice * gradient[n, axis]
@@ -247,26 +261,37 @@ def sample_channel(table_keys, table_values, primitive, values, voxel, packed, n
                 sampled[n, c] /= total
 
 
+@device
+def pull_of_wall(s, h, norm):
+    """-d(2 F)/ds [1/m^2] at a distance s from a wall."""
+    z = min(max(s / h, 0.0), 1.0)
+    left = (1.0 - z) * (1.0 - z)
+    return 4.0 * math.pi * norm * z * left * left * (1.0 + 4.0 * z) / (h * h)
+
+
 @parallel_kernel
-def pull_to_box(near, packed, support, lower, upper, strength, weight, change):
-    """Add the cohesion of the sides of the box to change [4 places]; strength as `add_cohesion`."""
+def pull_to_box(near, packed, support, norm, lower, upper, strength, weight, change):
+    """Add the adhesion of the sides of the box to change [4 places].
+
+    Args: strength, sigma cos(theta) over the Object's density, times a factor.
+    """
     many = weight.shape[0] > 1
     for n in prange(near.shape[0]):
         p = near[n]
         h = np.float64(support[p])
-        factor = strength / (h * h * (weight[p] if many else weight[0]))
+        factor = strength / (weight[p] if many else weight[0])
         for axis in range(3):
             x = np.float64(packed[p, axis])
             change[4 * p + axis] += factor * (
-                wall_pull((x - lower[axis]) / h) - wall_pull((upper[axis] - x) / h)
+                pull_of_wall(upper[axis] - x, h, norm) - pull_of_wall(x - lower[axis], h, norm)
             )
 
 
 @parallel_kernel
 def pull_to_field(
-    table_keys, table_values, distance, voxel, near, packed, support, strength, weight, change
+    table_keys, table_values, distance, voxel, near, packed, support, norm, strength, weight, change
 ):  # fmt: skip
-    """Add the cohesion of a field's surface to change [4 places]."""
+    """Add the adhesion of a field's surface to change [4 places]."""
     many = weight.shape[0] > 1
     for n in prange(near.shape[0]):
         p = near[n]
@@ -276,8 +301,8 @@ def pull_to_field(
         steepness = math.sqrt(gx * gx + gy * gy + gz * gz)
         h = np.float64(support[p])
         if s < h and steepness > FLAT:
-            factor = strength / (h * h * (weight[p] if many else weight[0]))
-            pull = factor * wall_pull(s / h) / steepness
-            change[4 * p] += pull * gx
-            change[4 * p + 1] += pull * gy
-            change[4 * p + 2] += pull * gz
+            factor = strength / (weight[p] if many else weight[0])
+            pull = factor * pull_of_wall(s, h, norm) / steepness
+            change[4 * p] -= pull * gx
+            change[4 * p + 1] -= pull * gy
+            change[4 * p + 2] -= pull * gz

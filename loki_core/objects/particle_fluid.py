@@ -134,7 +134,7 @@ class ParticleFluid(Operator):
             self.target.scope.domain,
             self.target.body_colliders,
             spacing=1.0 / float(self.settings.support),
-            norm=self.prototype.norm,
+            lattice=self.prototype,
             friction=float(self.settings.friction),
         )
 
@@ -276,9 +276,7 @@ class FluidStep:
         gradient: Array = np.zeros(4 * search.places, kind)
         stiffness: Array = np.zeros(search.places, kind)
         sum_gradients(*self.listed, gradient, stiffness)
-        wall: Array = np.zeros((search.places if len(self.walls.near) else 1, 3), kind)
-        if len(self.walls.near):
-            wall[self.walls.near] = self.walls.gradient
+        wall = self.walls.gradient_by_place(search)
         invert_diagonal(
             gradient, wall, search.support, self.weight, 0.5 / self._stiffness, stiffness
         )

@@ -23,6 +23,7 @@ from loki_core.kernels.particle_walls import (
     stop_at_box,
     stop_at_field,
 )
+from loki_core.kernels.smoothing import Prototype
 from loki_core.objects.body_collider import FRICTION, BodyCollider
 from loki_core.objects.neighbour_search import NeighbourSearch
 
@@ -36,7 +37,7 @@ class ParticleWalls:
         domain: Whose sides may be walls.
         colliders: With fields at the end of the substep.
         spacing: Of particles, over their support.
-        norm: Of the kernel.
+        lattice: Sums over a filled neighbourhood.
         friction: Of the sides of the box.
     """
 
@@ -46,7 +47,7 @@ class ParticleWalls:
         colliders: Sequence[BodyCollider],
         *,
         spacing: float,
-        norm: float,
+        lattice: Prototype,
         friction: float,
     ) -> None:
         walls = [condition.kind == "wall" for condition in domain.boundaries]
@@ -54,7 +55,8 @@ class ParticleWalls:
         self.upper = np.where(walls[1::2], domain.relative_upper, FAR)
         self.has_box = any(walls)
         self.colliders = [one for one in colliders if one.field.volume.buckets.count]
-        self.spacing, self.norm, self.friction = spacing, norm, friction
+        self.spacing, self.friction = spacing, friction
+        self.norm, self.moment = lattice.norm, lattice.moment
 
     def look(self, search: NeighbourSearch, velocity: Array, dt: float) -> None:
         """Find the particles near walls; velocities [count, 3] are those that brought them here."""
@@ -108,15 +110,25 @@ class ParticleWalls:
     def add_push(self, multiplier: Array, applied: Array, shift: Array) -> None:
         """Add what the walls, as they were measured, push particles away by."""
         if len(self.near):
-            add_wall_push(self.near, self.gradient, multiplier, applied, shift)
+            add_wall_push(
+                self.near, self.open, self.gradient, self.moment, multiplier, applied, shift
+            )
 
-    def add_cohesion(
+    def gradient_by_place(self, search: NeighbourSearch) -> Array:
+        """Gradient of the part that walls leave open, as measured, [places, 3]; [1, 3] if none."""
+        near = len(self.near) > 0
+        gradient: Array = np.zeros((search.places if near else 1, 3), search.packed.dtype)
+        if near:
+            gradient[self.near] = self.gradient
+        return gradient
+
+    def add_adhesion(
         self, search: NeighbourSearch, strength: float, weight: Array, change: Array
     ) -> None:
-        """Add the pull of wetted walls to change [4 places]."""
+        """Add the pull of walls to change [4 places]."""
         if not len(self.near) or strength == 0.0:
             return
-        given = (self.near, search.packed, search.support)
+        given = (self.near, search.packed, search.support, self.norm)
         if self.has_box:
             pull_to_box(*given, self.lower, self.upper, strength, weight, change)
         for one in self.colliders:

@@ -12,12 +12,13 @@ adds energy. Both are complementarity problems (`kernels/density_constraint.py`)
 projected Jacobi iterations with Chebyshev's acceleration, which measure densities and gradients
 anew each time.
 
-The pressure starts from that of the step before, so a liquid at rest needs few iterations. That is
-an explicit force, and particles under pressure p vibrate with up to
+The pressure starts from half of that of the step before, so a liquid at rest needs fewer
+iterations. That is an explicit force, and particles under pressure p vibrate with up to
 omega^2 = 2 * 4.7 p / (rho d^2): it is applied in as many parts as (omega dt)^2 is, each where the
-one before has led, which is stable at any depth.
+one before has led, which is stable at any depth; adaptive substeps keep that number small.
 
-Viscous stress is implicit (conjugate gradients), cohesion explicit: `kernels/particle_forces.py`.
+Viscous stress is implicit (conjugate gradients), surface tension explicit
+(`kernels/particle_forces.py`).
 """
 
 from __future__ import annotations
@@ -30,8 +31,16 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
-from loki_core.kernels.density_constraint import find_multipliers
-from loki_core.kernels.particle_forces import add_cohesion, apply_viscosity, cohesion
+from loki_core.kernels.density_constraint import find_multipliers, sum_gradients
+from loki_core.kernels.lagrangian_step import largest_speed
+from loki_core.kernels.particle_forces import (
+    add_tension,
+    apply_viscosity,
+    find_curvature,
+    find_normals,
+    smooth_curvature,
+    tension_factor,
+)
 from loki_core.objects.particle_fluid import (
     BALL,
     LARGEST_EIGENVALUE,
@@ -53,16 +62,24 @@ MOST_ERROR = 0.2
 FURTHEST = 0.5
 #: Tolerance of the velocity problem over that of densities: what is wrong adds up over steps.
 VELOCITY_TOLERANCE = 0.05
-#: (omega dt)^2 of a lattice's fastest vibration, over multipliers in units of the spacing squared.
-STIFFEST = 9.4
-MOST_PARTS = 16
-#: Residual of the viscous step.
+#: (omega dt)^2 of the fastest vibration, over multipliers in units of the spacing squared: 9.4 on a
+#: lattice, and more in disorder.
+STIFFEST = 14.0
+#: Part of the last step's pressure that a step begins with. All of it would carry an impact on
+#: into the next step, where it throws a liquid up that should rest.
+WARM = 0.5
+MOST_PARTS = 64
+#: Largest (omega dt)^2, where substeps are adaptive.
+STEADY = 8.0
+#: nu dt / d^2 below which the viscous step is explicit.
+EXPLICIT = 0.01
+#: Residual of an implicit one.
 VISCOUS_TOLERANCE = 1.0e-4
 MOST_VISCOUS_ITERATIONS = 200
+#: Least viscosity where there is surface tension, over sqrt(sigma d / rho).
+QUIETING = 0.2
 #: Part of the time in which a capillary wave of two spacings turns that a step may take.
 CAPILLARY = 0.4
-#: The tension that particles have in a drop, over that of an even density: they keep distance.
-DISCRETE_TENSION = 1.0
 
 
 class SmoothedParticleFluid(FluidBehavior):
@@ -75,6 +92,13 @@ class SmoothedParticleFluid(FluidBehavior):
         100, minimum=1, maximum=10000, doc="Most iterations of either problem in a substep."
     )
     viscosity: float = parameter(1.0e-6, unit="m^2/s", minimum=0.0, doc="Kinematic viscosity.")
+    artificial_viscosity: float = parameter(
+        0.1,
+        minimum=0.0,
+        maximum=10.0,
+        doc="Least viscosity, over the spacing times the speed of particles or of pressure waves: "
+        "what keeps particles quiet.",
+    )
     surface_tension: float = parameter(
         0.0, unit="N/m", minimum=0.0, doc="Surface tension; water in air has 0.0728."
     )
@@ -122,15 +146,20 @@ class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid)
             )
 
     def time_step_limit(self) -> float:
-        """Steps resolve capillary waves of two spacings, too [s]."""
+        """Steps resolve capillary waves of two spacings, and what pressure makes vibrate [s]."""
         limit, tension = super().time_step_limit(), float(self.settings.surface_tension)
-        radius = self.target.particles.local("radius")
-        if tension == 0.0 or len(radius) == 0:
+        particles = self.target.particles
+        if particles.count == 0:
             return limit
-        spacing = np.cbrt(BALL) * float(radius.min())
+        spacing = np.cbrt(BALL) * float(particles.local("radius").min())
         density = float(self.target.settings.density)
-        wave = math.sqrt(density * spacing**3 / (2.0 * math.pi * tension))
-        return min(limit, CAPILLARY * wave)
+        pressure = float(particles.local("pressure").max())
+        if pressure > 0.0:
+            limit = min(limit, spacing * math.sqrt(STEADY * density / (STIFFEST * pressure)))
+        if tension > 0.0:
+            wave = math.sqrt(density * spacing**3 / (2.0 * math.pi * tension))
+            limit = min(limit, CAPILLARY * wave)
+        return limit
 
 
 class _Solve(FluidStep):
@@ -172,24 +201,63 @@ class _Solve(FluidStep):
     # -- forces between particles ----------------------------------------------------------
 
     def _apply_forces(self) -> None:
-        """Change velocities by cohesion and viscous stress, and positions with them."""
+        """Change velocities by surface tension and viscous stress, and positions with them."""
         search, settings, kind = self.search, self.settings, self.particles.dtype
         tension, viscosity = float(settings.surface_tension), float(settings.viscosity)
+        viscosity = max(viscosity, self._least_viscosity(tension))
         if tension == 0.0 and viscosity == 0.0:
             return
         before = self.velocity.copy()
         flat = self.velocity.reshape(-1)
         if tension > 0.0:
-            density = float(self.action.target.settings.density)
-            strength = -cohesion(tension / DISCRETE_TENSION) * self.dt / density
-            add_cohesion(*self.listed, strength, self.weight, flat)
-            wetted = 0.5 * (1.0 + math.cos(float(settings.contact_angle)))
-            self.walls.add_cohesion(search, strength * wetted, self.weight, flat)
+            self._add_tension(tension, flat)
             search.share(self.velocity)
         if viscosity > 0.0:
             self._solve_viscosity(viscosity * self.dt)
         search.packed[:, :3] += kind.type(self.dt) * (self.velocity - before)[:, :3]
         search.share(search.packed, moves=True)
+
+    def _least_viscosity(self, tension: float) -> float:
+        """Viscosity [m^2/s] that takes away what the disorder of particles brings in.
+
+        Waves of pressure run with sqrt(p / rho), and capillary ones of a spacing with
+        sqrt(sigma / (rho d)).
+        """
+        particles, comm = self.particles, self.particles.domain.comm
+        density = float(self.action.target.settings.density)
+        reach = -comm.maximum(-float(self.reach.min(initial=np.inf)))
+        if not np.isfinite(reach):
+            return 0.0
+        spacing = reach / float(self.settings.support)
+        pressure = comm.maximum(float(particles.local("pressure").max(initial=0.0)))
+        speed = comm.maximum(float(largest_speed(particles.local("velocity"))))
+        wave = max(speed, math.sqrt(pressure / density))
+        artificial = float(self.settings.artificial_viscosity) * spacing * wave
+        return float(max(artificial, QUIETING * math.sqrt(tension * spacing / density)))
+
+    def _add_tension(self, tension: float, velocity: Array) -> None:
+        """Change velocities [4 places] by surface tension and adhesion."""
+        search, kind = self.search, self.particles.dtype
+        strength = tension * self.dt / float(self.action.target.settings.density)
+        self.measure_density()  # and walls
+        gradient: Array = np.zeros((search.places, 4), kind)
+        sum_gradients(*self.listed, gradient.reshape(-1), self.multiplier)
+        gradient[:, :3] -= self.walls.gradient_by_place(search)
+        normal = gradient.copy()
+        find_normals(normal.reshape(-1), search.support)
+        search.share(normal)
+        curvature: Array = np.zeros(search.places, kind)
+        smoothed: Array = np.zeros(search.places, kind)
+        find_curvature(*self.listed, normal.reshape(-1), curvature)
+        search.share(curvature)
+        smooth_curvature(*self.listed, normal.reshape(-1), curvature, smoothed)
+        factor = 2.0 * tension_factor(float(self.settings.support), self.norm)
+        add_tension(
+            gradient.reshape(-1), normal.reshape(-1), smoothed, factor * strength, self.weight,
+            velocity,
+        )  # fmt: skip
+        wetting = math.cos(float(self.settings.contact_angle))
+        self.walls.add_adhesion(search, wetting * strength, self.weight, velocity)
 
     def _solve_viscosity(self, strength: float) -> None:
         """Solve v - dt a(v) = v*, by conjugate gradients on all components together."""
@@ -204,14 +272,18 @@ class _Solve(FluidStep):
             )
             return result
 
+        spacing = float(np.min(search.support, initial=np.inf)) / float(self.settings.support)
+        if comm.maximum(strength / spacing**2) < EXPLICIT:
+            solution += solution - product(solution) / self._weight_of_vectors()
+            search.share(solution)
+            return
         volume = search.packed[own, 3].astype(np.float64)[:, None]
 
         def dot(one: Array, two: Array) -> float:
             part = np.array([np.sum(volume * one[own, :3] * two[own, :3])])
             return float(comm.all_reduce(part, "sum")[0])
 
-        weight = self.weight if len(self.weight) == 1 else self.weight[:, None]
-        residual = weight * solution - product(solution)
+        residual = self._weight_of_vectors() * solution - product(solution)
         residual[:, 3] = 0.0
         goal = VISCOUS_TOLERANCE**2 * dot(solution, solution)
         direction = residual.copy()
@@ -228,6 +300,9 @@ class _Solve(FluidStep):
             direction = residual + kind(square / former) * direction
         search.share(solution)
 
+    def _weight_of_vectors(self) -> Array:
+        return self.weight if len(self.weight) == 1 else self.weight[:, None]
+
     # -- density ---------------------------------------------------------------------------
 
     def _press(self, total: Array) -> Array:
@@ -235,7 +310,7 @@ class _Solve(FluidStep):
         search, particles = self.search, self.particles
         kind = particles.dtype.type
         pressure = search.gather(particles.local("pressure"))
-        applied: Array = np.minimum(pressure * kind(self.pressure_scale), kind(0.0))
+        applied: Array = np.minimum(pressure * kind(WARM * self.pressure_scale), kind(0.0))
         spacing = search.support / kind(self.settings.support)
         stiffest = particles.domain.comm.maximum(
             STIFFEST * float(np.max(-applied / (spacing * spacing), initial=0.0))
