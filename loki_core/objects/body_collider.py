@@ -71,6 +71,10 @@ class BodyCollider(Operator):
         assert self._mesh is not None
         return self._mesh.field
 
+    def covers(self, position: Float) -> NDArray[np.bool_]:
+        """Which positions [n, 3] relative to the domain's origin are in the solid."""
+        return self._local().covers(position)
+
     def _local(self) -> _LocalField:
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))

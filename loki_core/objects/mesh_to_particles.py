@@ -95,10 +95,10 @@ class Nearest:
                 continue
             shape = particles.channel(name).shape
             check_values(array, shape, label=f'{label}: {location} channel "{name}"')
-            values[name] = self._carried(location, array)
+            values[name] = self.carried(location, array)
         return values
 
-    def _carried(self, location: str, array: Array) -> Array:
+    def carried(self, location: str, array: Array) -> Array:
         """One channel at the places."""
         if location == "detail":
             return np.repeat(array[:1], len(self.triangle), axis=0)

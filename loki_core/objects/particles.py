@@ -25,6 +25,7 @@ from loki_core.data.channels import motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
+from loki_core.data.surface import Surface
 from loki_core.errors import InputError
 from loki_core.kernels.emission import fill_uniforms
 from loki_core.kernels.lagrangian_step import (
@@ -82,7 +83,10 @@ class ParticleObject(Behavior, kind="object"):
     """Simulate points as particles, and emit new ones from a source."""
 
     input: str | None = parameter(
-        None, kind="stream", doc="Stream whose points are there from the start, with all channels."
+        None,
+        kind="stream",
+        doc="Stream whose points are there from the start, with all channels; of a fluid also a "
+        "closed mesh, which is filled.",
     )
     source: str | None = parameter(
         None, kind="stream", doc="Points or mesh that new particles are emitted from."
@@ -129,7 +133,7 @@ class ParticleObject(Behavior, kind="object"):
         """Buckets of about a hundred of the start particles, or a sixteenth of the source."""
         stream = inputs.get(self.input or self.source or "")
         if not isinstance(stream, Mesh) or stream.point_count == 0:
-            return None
+            return RADII_PER_BUCKET * float(self.at(0.0).radius)
         lower, upper = stream.bounds()
         extent = float(np.max(upper - lower))
         smallest = RADII_PER_BUCKET * self._largest_radius(stream)
@@ -146,9 +150,7 @@ class ParticleObject(Behavior, kind="object"):
         return max(float(given), float(finite.max(initial=0.0)))
 
     def create(self, scope: Scope) -> list[Any]:
-        """Make the Object, if there is anything to simulate."""
-        if self.input is None and self.source is None:
-            return []
+        """Make the Object; without input and source others may fill it, such as a Liquid Source."""
         return [Particles(self, scope)]
 
 
@@ -158,6 +160,7 @@ class Particles(Joinable):
     Attributes:
         derived: Channels that Operators fill and that are part of the output.
         fluid: The Operator that makes a liquid of them, if any.
+        fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
     """
 
     cost = 0.17  # of a particle
@@ -181,6 +184,8 @@ class Particles(Joinable):
         self.emission_debt = 0.0  # part of the next particle that is due
         self.derived: list[str] = []
         self.fluid: Any = None
+        self.fluid_sources: list[Any] = []
+        self.fluid_sinks: list[Any] = []
 
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""
@@ -247,6 +252,10 @@ class Particles(Joinable):
         label = f'{self.path}: input "{self.behavior.input}"'
         if not hasattr(stream, "positions"):
             raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
+        if self.fluid is not None and (
+            isinstance(stream, Surface) or hasattr(stream, "tetrahedra")
+        ):
+            stream = self._fill(stream, label)
         self.details = dict(stream.channels["detail"].items())
         self._add_user_channels(stream, label)
         count, comm = stream.point_count, self.scope.domain.comm
@@ -269,6 +278,26 @@ class Particles(Joinable):
         ids = np.arange(first + rows.start, first + rows.stop, dtype=np.int64)
         self.particles.append(values, ids=ids)
         self.particles.rebucketize()
+
+    def _fill(self, mesh: Any, label: str) -> Points:
+        """The points of a fluid that fill a mesh but for Colliders, with what is painted there."""
+        from loki_core.objects.mesh_to_particles import Nearest, channels_of
+        from loki_core.objects.particle_filling import places_inside
+        from loki_core.objects.triangles import Triangles
+
+        domain, spacing = self.scope.domain, np.cbrt(BALL) * float(self.settings.radius)
+        relative = domain.to_relative(mesh.positions)
+        placed = Triangles.of(mesh, label=label).at(relative, label=label)
+        place = places_inside(placed, domain, float(spacing), label=label)
+        for collider in self.body_colliders:
+            place = place[~collider.covers(place)]
+        points = Points(domain.to_world(place))
+        painted = {n: a for n, (at, a) in channels_of(mesh).items() if at == "point"}
+        if len(place) and painted:
+            nearest = Nearest(placed, place)
+            for name, array in painted.items():
+                points.set_channel("point", name, nearest.carried("point", array))
+        return points
 
     def _add_user_channels(self, stream: Any, label: str) -> None:
         motion = motion_channels(stream.channels["point"])
@@ -309,6 +338,8 @@ class Particles(Joinable):
     @task(Stage.EMIT_PARTICLES, layout=("particles",))
     def emit(self, access: Access, step: Step) -> None:
         """Emit what was due in this substep, evenly spread over it."""
+        for source in self.fluid_sources:
+            source.emit(step)
         if self.settings.source is None:
             return
         rate = self.resolve(self.behavior, "rate", label=self.path, dtype=np.float64).values[0]
@@ -434,9 +465,11 @@ class Particles(Joinable):
         layout=("particles",),
     )
     def remove_dead(self, access: Access, step: Step) -> None:
-        """Mask particles that are too old or were killed."""
+        """Mask particles that are too old, were killed, or are in a sink."""
         too_old = access["particles.age"] >= access["particles.lifetime"]
         dead = too_old | ~access["particles.alive"]
+        for sink in self.fluid_sinks:
+            dead |= sink.swallowed()
         if np.any(dead):
             self.particles.remove(dead)
 

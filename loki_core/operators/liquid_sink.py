@@ -28,8 +28,13 @@ class LiquidSink(Behavior, kind="operator"):
         return no_faces()
 
     def create(self, scope: Any) -> list[Any]:
-        """Make one Action for each liquid, if there is a sink."""
-        return super().create(scope) if self.source is not None else []
+        """Make one Action for each liquid, of voxels or of particles, if there is a sink."""
+        from loki_core.operators.particle_fluid_source import ParticleFluidSink
+
+        if self.source is None:
+            return []
+        fluids = [item for item in scope.objects if ParticleFluidSink.acts_on(item)]
+        return super().create(scope) + [ParticleFluidSink(self, item) for item in fluids]
 
 
 class LiquidSinkAction(LiquidMesh, behavior=LiquidSink):

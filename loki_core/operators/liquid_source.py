@@ -64,8 +64,13 @@ class LiquidSource(Behavior, kind="operator"):
         return no_faces()
 
     def create(self, scope: Any) -> list[Any]:
-        """Make one Action for each liquid, if there is a source."""
-        return super().create(scope) if self.source is not None else []
+        """Make one Action for each liquid, of voxels or of particles, if there is a source."""
+        from loki_core.operators.particle_fluid_source import ParticleFluidSource
+
+        if self.source is None:
+            return []
+        fluids = [item for item in scope.objects if ParticleFluidSource.acts_on(item)]
+        return super().create(scope) + [ParticleFluidSource(self, item) for item in fluids]
 
 
 class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):

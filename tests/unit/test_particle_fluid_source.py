@@ -1,0 +1,146 @@
+"""Sources and sinks of particle fluids, and meshes that they fill."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loki_core as lk
+from loki_core.errors import InputError
+from tests.particle_fluids import G, block, box_mesh, radius_of, sphere_mesh
+
+D = 0.05
+
+
+def solver_of(*parts, inputs=None, **settings):
+    setup = lk.SolverSetup(
+        "t",
+        lk.ParticleObject(name="P", radius=radius_of(D)),
+        lk.PositionBasedFluid(),
+        *parts,
+        frames_per_second=50.0,
+        substeps=2,
+        **settings,
+    )
+    return lk.Solver(setup, inputs or {})
+
+
+def test_a_jet_brings_the_volume_that_its_velocity_carries():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (4 * D, 0.3, 4 * D))
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, 2.0, 0.0))
+    solver = solver_of(source, inputs={"nozzle": nozzle})
+    solver.run(25)  # half a second
+    y = solver.read("P", "position")[:, 1]
+    expected = (2.0 * 0.5 + 0.3) * 16.0 / D
+    assert len(y) == pytest.approx(expected, rel=0.03)
+    assert y.max() == pytest.approx(1.3, abs=0.1)
+    assert solver.read("P", "density_ratio").max() < 1.02
+
+
+def test_flux_and_capacity_limit_it():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (0.4, 0.4, 0.4))
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, 3.0, 0.0), flux=0.02)
+    solver = solver_of(source, inputs={"nozzle": nozzle})
+    solver.run(25)
+    assert len(solver.read("P", "id")) == pytest.approx(0.02 * 0.5 / D**3, rel=0.03)
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, 3.0, 0.0), capacity=100)
+    solver = solver_of(source, inputs={"nozzle": nozzle})
+    solver.run(10)
+    assert len(solver.read("P", "id")) == 100
+    assert any("its capacity" in one for one in solver.warnings)
+
+
+def test_a_full_space_takes_nothing_more():
+    """A closed box that is full: the source is blocked, and nothing is pressed in."""
+    side = 6 * D
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, 1.0, 0.0))
+    solver = solver_of(
+        source, inputs={"nozzle": box_mesh((0.0,) * 3, (side,) * 3)},
+        domain_lower=(0.0,) * 3, domain_upper=(side,) * 3, boundary_lower=("wall",) * 3,
+        boundary_upper=("wall",) * 3,
+    )  # fmt: skip
+    solver.run(50)
+    assert len(solver.read("P", "id")) <= 6**3 * 1.15
+    assert np.isfinite(solver.read("P", "velocity")).all()
+
+
+def test_what_is_painted_on_the_source_comes_with_the_particles():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (0.2, 0.2, 0.2))
+    nozzle.set_channel("point", "Cd", np.tile((1.0, 0.5, 0.0), (8, 1)))
+    source = lk.LiquidSource(source="nozzle", channels=("Cd",))
+    solver = solver_of(source, inputs={"nozzle": nozzle})
+    solver.run(1)
+    np.testing.assert_allclose(solver.read("P", "Cd"), np.tile((1.0, 0.5, 0.0), (64, 1)))
+
+
+def test_nothing_comes_out_inside_of_colliders():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (0.4, 0.4, 0.4))
+    solid = box_mesh((-0.1, -0.1, -0.1), (0.2, 0.5, 0.5))
+    solver = solver_of(
+        lk.LiquidSource(source="nozzle"), lk.Collider(input="solid"),
+        inputs={"nozzle": nozzle, "solid": solid},
+    )  # fmt: skip
+    solver.run(1)
+    assert solver.read("P", "position")[:, 0].min() > 0.2
+
+
+def test_a_sink_swallows():
+    x = block(4, 4, 4, spacing=D, corner=(0.0, 1.0, 0.0))
+    sink = lk.LiquidSink(source="drain")
+    drain = box_mesh((-1.0, -1.0, -1.0), (2.0, 0.0, 2.0))
+    setup = lk.SolverSetup(
+        "t",
+        lk.ParticleObject(name="P", input="start", radius=radius_of(D)),
+        lk.PositionBasedFluid(),
+        sink,
+        lk.GravityForce(acceleration=(0.0, -G, 0.0)),
+    )
+    solver = lk.Solver(setup, {"start": lk.Points(x), "drain": drain})
+    solver.run(8)
+    assert len(solver.read("P", "id")) == 64
+    solver.run(12)
+    assert len(solver.read("P", "id")) == 0
+
+
+def test_a_steady_fountain_keeps_its_memory():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (0.2, 0.2, 0.2))
+    drain = box_mesh((-9.0, -9.0, -9.0), (9.0, -0.5, 9.0))
+    solver = solver_of(
+        lk.LiquidSource(source="nozzle", velocity=(0.0, 3.0, 0.0)), lk.LiquidSink(source="drain"),
+        lk.GravityForce(acceleration=(0.0, -G, 0.0)),
+        inputs={"nozzle": nozzle, "drain": drain},
+    )  # fmt: skip
+    solver.run(100)
+    capacity = []
+    for _ in range(4):
+        solver.run(25)
+        capacity.append(solver.object("P").particles.capacity)
+    assert max(capacity) <= 1.6 * min(capacity)
+    assert solver.object("P").particles.next_id > 2 * solver.object("P").count()
+
+
+@pytest.mark.parametrize("precision", ["single", "double"])
+def test_a_mesh_is_filled(precision):
+    setup = lk.SolverSetup(
+        "t",
+        lk.ParticleObject(name="P", input="drop", radius=radius_of(D)),
+        lk.PositionBasedFluid(),
+        precision=precision,
+    )
+    drop = sphere_mesh(0.5)
+    drop.set_channel("point", "heat", drop.positions[:, 1])
+    solver = lk.Solver(setup, {"drop": drop})
+    x = solver.read("P", "position")
+    assert len(x) * D**3 == pytest.approx(4.0 / 3.0 * np.pi * 0.5**3, rel=0.02)
+    assert np.linalg.norm(x, axis=1).max() < 0.5
+    assert np.corrcoef(solver.read("P", "heat"), x[:, 1])[0, 1] > 0.9
+
+
+def test_a_mesh_for_too_many_particles_is_refused():
+    setup = lk.SolverSetup(
+        "t",
+        lk.ParticleObject(name="P", input="drop", radius=1e-5),
+        lk.PositionBasedFluid(),
+    )
+    with pytest.raises(InputError, match=r"room for 2\.4e\+14 particles"):
+        lk.Solver(setup, {"drop": sphere_mesh(0.5)})
