@@ -54,6 +54,8 @@ LARGEST_EIGENVALUE = 8.0
 TENSION = 20.0
 #: Tensile correction over the largest attraction.
 TENSILE = 0.5
+#: Viscosity that comes with kappa = 1: what pulls particles about is taken from their motion.
+QUIETING = 0.2
 #: Strongest part of the viscosity that one pass applies.
 STABLE_VISCOSITY = 0.5
 
@@ -172,7 +174,9 @@ class _Solve(FluidStep):
 
     def _stir(self) -> None:
         """Let velocities even out, and vortices gain what was lost of them."""
-        strength, vorticity = float(self.settings.viscosity), float(self.settings.vorticity)
+        tension = float(self.settings.surface_tension)
+        strength = float(self.settings.viscosity) + QUIETING * min(tension, 1.0)
+        vorticity = float(self.settings.vorticity)
         if strength == 0.0 and vorticity == 0.0:
             return
         search, particles = self.search, self.particles
