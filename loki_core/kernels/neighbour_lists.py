@@ -215,3 +215,26 @@ def split_places(rows, position, xs, ys, zs):
         xs[p] = position[row, 0]
         ys[p] = position[row, 1]
         zs[p] = position[row, 2]
+
+
+@parallel_kernel
+def gather_places(rows, values, found):
+    """Fill found [places, c] with the values of rows [n, c]; rows that are not there are left out.
+
+    Args: rows [places].
+    """
+    for p in prange(rows.shape[0]):
+        row = np.int64(rows[p])
+        if row < values.shape[0]:
+            for c in range(found.shape[1]):
+                found[p, c] = values[row, c]
+
+
+@parallel_kernel
+def scatter_places(own, rows, found, values):
+    """Write found [places, c] of own places [m] to values [n, c]."""
+    for m in prange(own.shape[0]):
+        p = np.int64(own[m])
+        row = np.int64(rows[p])
+        for c in range(values.shape[1]):
+            values[row, c] = found[p, c]

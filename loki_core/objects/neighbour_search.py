@@ -28,8 +28,10 @@ from loki_core.kernels.neighbour_lists import (
     CELLS,
     CLUSTERS_PER_CHUNK,
     find_cell_starts,
+    gather_places,
     list_neighbours,
     pack_places,
+    scatter_places,
     split_places,
 )
 from loki_core.kernels.particle_sort import PositionRangeError, sort_particles
@@ -54,8 +56,8 @@ class NeighbourSearch:
     Attributes:
         places: How many there are, a multiple of eight.
         rows: Row of the Particle System at each place; images have the row of what they copy, and
-            the rest of the last eight repeats one, int64 [places].
-        own: Places of this rank's particles, each once, int64 [count].
+            the rest of the last eight repeats one, int32 [places].
+        own: Places of this rank's particles, each once, int32 [count].
         packed: x, y, z [m] and volume [m^3] by place, [places, 4].
         support: Reach of the kernel of each place [m], [places].
         is_uniform: Whether all supports are the same.
@@ -65,8 +67,8 @@ class NeighbourSearch:
     """
 
     places: int = 0
-    rows: NDArray[np.int64]
-    own: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    own: NDArray[np.int32]
     packed: Float
     support: Float
     is_uniform: bool = True
@@ -136,12 +138,13 @@ class NeighbourSearch:
             self._refresh(names)
             position, ids = (particles.with_ghosts(name) for name in names)
             support, volume = self._of_ghosts(support), self._of_ghosts(volume)
-        row: NDArray[np.int64] = np.arange(len(position), dtype=np.int64)
+        row: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
         self._shift = np.zeros((0, 3), kind)
         if any(particles.domain.periodic):
             source, self._shift = self._images(position, reach)
             position = np.concatenate((position, position[source] + self._shift))
-            ids, row = np.append(ids, ids[source]), np.append(row, source)
+            ids = np.append(ids, ids[source])
+            row = np.append(row, source).astype(np.int32)
             support, volume = np.append(support, support[source]), np.append(volume, volume[source])
         return position, ids, support, volume, row
 
@@ -197,8 +200,8 @@ class NeighbourSearch:
             except PositionRangeError as error:
                 error.index = int(chosen[error.index])
                 raise
-            order = found.permutation.astype(np.int64)
-            order = order if len(member) == 1 else chosen[order]
+            order = found.permutation.astype(np.int32)  # of fewer than 2^31, or lists are too long
+            order = order if len(member) == 1 else chosen[order].astype(np.int32)
             padding = -len(order) % LANES
             permutation.append(np.append(order, np.repeat(order[-1:], padding)))
             self._largest.append(largest)
@@ -206,7 +209,7 @@ class NeighbourSearch:
             self._sorted.append(found)
             self._begin.append(begin)
             begin += len(order) + padding
-        order = np.concatenate([np.empty(0, np.int64), *permutation])
+        order = np.concatenate([np.empty(0, np.int32), *permutation])
         self.places = len(order)
         self._entry = order  # of the rows with images
         self.rows = row[order]
@@ -224,7 +227,7 @@ class NeighbourSearch:
         repeated = np.flatnonzero(entry[1:] == entry[:-1]) + 1
         last[repeated] = False
         mine = (entry < count) & last
-        self.own = np.flatnonzero(mine)
+        self.own = np.flatnonzero(mine).astype(np.int32)
         if len(self.own) == self.places:
             self._ghost_places = self._image_places = np.empty(0, np.int64)
             self.clusters = np.arange(self.places // LANES, dtype=np.int32)
@@ -296,18 +299,14 @@ class NeighbourSearch:
 
     def gather(self, values: Array) -> Array:
         """Values of rows [count, ...] by place, those of ghosts included. Collective."""
-        found = np.empty((self.places, *values.shape[1:]), values.dtype)
-        local = self.rows < self.particles.count
-        if local.all():
-            found[:] = values[self.rows]
-            return found
-        found[local] = values[self.rows[local]]
+        found: Array = np.zeros((self.places, *values.shape[1:]), values.dtype)
+        gather_places(self.rows, _table(values), _table(found))
         self.share(found)
         return found
 
     def scatter(self, found: Array, values: Array) -> None:
         """Write values by place to this rank's rows."""
-        values[self.rows[self.own]] = found[self.own]
+        scatter_places(self.own, self.rows, _table(found), _table(values))
 
     def share(self, found: Array, *, moves: bool = False) -> None:
         """Let the places of ghosts and images have their owners' values. Collective.
@@ -328,6 +327,11 @@ class NeighbourSearch:
         if len(self._image_places):
             images = vectors[self._image_source]
             vectors[self._image_places] = images + self._image_shift if moves else images
+
+
+def _table(values: Array) -> Array:
+    """Values as rows of columns."""
+    return values[:, None] if values.ndim == 1 else values
 
 
 def _classes(support: Array) -> list[NDArray[np.int64]]:

@@ -60,7 +60,7 @@ class ParticleWalls:
 
     def look(self, search: NeighbourSearch, velocity: Array, dt: float) -> None:
         """Find the particles near walls; velocities [count, 3] are those that brought them here."""
-        self.near: NDArray[np.int64] = np.empty(0, np.int64)
+        self.near: NDArray[np.int32] = np.empty(0, np.int32)
         if not self.has_box and not self.colliders:
             return
         own, packed = search.own, search.packed
