@@ -373,6 +373,13 @@ class ParticleSystem:
             self.channels[name].ghosts_current = True
         return _All(pending)
 
+    def sent_rows(self) -> NDArray[np.bool_]:
+        """Which local particles other ranks have copies of, shape [count]; ghosts are laid out."""
+        sent = np.zeros(self.count, bool)
+        for rows in self._send_rows.values() if self.domain.comm.size > 1 else ():
+            sent[rows] = True
+        return sent
+
     def add_ghosts_to_owners(self, name: str) -> None:
         """Add what was accumulated on ghosts to their owners, in rank order. Collective."""
         if self.domain.comm.size == 1:

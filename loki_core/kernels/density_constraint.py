@@ -95,7 +95,8 @@ def density_of_mixed(i, begin, end, entries, packed, support, norm, density):
 
 @parallel_kernel
 def find_multipliers(
-    density, target, stiffness, strength, weight, most, attraction, momentum, applied, multiplier
+    own, density, target, stiffness, strength, weight, most, attraction, momentum, applied,
+    multiplier,
 ):  # fmt: skip
     """Find what is to be added to rho lambda; returns the sum of what is wrong with densities.
 
@@ -103,9 +104,9 @@ def find_multipliers(
     a density above the target, and one below it while anything pushes (but for what that could
     make of it).
 
-    Args: density over rest density, walls included; target [places] or [1]; stiffness k [places] or
-    [1] m^2; strength, the part of k that is applied; weight [places] or [1], density of a particle
-    over the Object's; most, of compression that is answered at once; attraction, largest lambda
+    Args: own places [m]; density over rest density, walls included; target [places] or [1];
+    stiffness k [places] or [1] m^2; strength, the part of k that is applied; weight [places] or
+    [1], density of a particle over the Object's; most, of compression that is answered at once; attraction, largest lambda
     over the root of k, zero for a constraint that only pushes; momentum, part of what was added
     before that is added again; applied, the sum so far; multiplier, in: what was added before.
     """
@@ -113,7 +114,8 @@ def find_multipliers(
     differs = stiffness.shape[0] > 1
     aims = target.shape[0] > 1
     wrong = 0.0
-    for p in prange(density.shape[0]):
+    for m in prange(own.shape[0]):
+        p = np.int64(own[m])
         k = stiffness[p] if differs else stiffness[0]
         error = min(density[p] - (target[p] if aims else target[0]), most)
         rho = weight[p] if many else weight[0]

@@ -173,10 +173,11 @@ def confine_one(
 
 
 @parallel_kernel
-def farthest_apart(first, second):
-    """Largest distance between places [3, n] of two lists."""
+def farthest_apart(own, first, second):
+    """Largest distance between places [3, n] of two lists, of own ones [m]."""
     largest = 0.0
-    for p in prange(first.shape[1]):
+    for m in prange(own.shape[0]):
+        p = np.int64(own[m])
         dx = first[0, p] - second[0, p]
         dy = first[1, p] - second[1, p]
         dz = first[2, p] - second[2, p]

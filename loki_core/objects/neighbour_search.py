@@ -228,6 +228,9 @@ class NeighbourSearch:
         last[repeated] = False
         mine = (entry < count) & last
         self.own = np.flatnonzero(mine).astype(np.int32)
+        self._sent = self.own
+        if self.particles.domain.comm.size > 1:
+            self._sent = self.own[self.particles.sent_rows()[self.rows[self.own]]]
         if len(self.own) == self.places:
             self._ghost_places = self._image_places = np.empty(0, np.int64)
             self.clusters = np.arange(self.places // LANES, dtype=np.int32)
@@ -320,7 +323,7 @@ class NeighbourSearch:
             particles = self.particles
             name = NEIGHBOUR_CHANNELS[found.ndim - 1]
             particles.add_channel(name, found.dtype, vectors.shape[1:])
-            self.scatter(vectors, particles.local(name))
+            scatter_places(self._sent, self.rows, _table(vectors), _table(particles.local(name)))
             self._refresh((name,))
             ghosts = particles.with_ghosts(name)[self.rows[self._ghost_places]]
             vectors[self._ghost_places] = ghosts

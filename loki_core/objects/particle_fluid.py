@@ -106,12 +106,17 @@ class ParticleFluid(Operator):
         return np.asarray(float(self.settings.support) * np.cbrt(volume))
 
     def density_ratios(self, volume: Array) -> Array:
-        """Density of each particle over the Object's, [count], or [1] where all are the same."""
-        density = float(self.target.settings.density)
-        ratio = self.target.particles.local("mass") / (density * volume)
-        if len(ratio) == 0 or np.ptp(ratio) <= 1e-5 * float(ratio.max()):
-            return np.full(1, float(ratio[0]) if len(ratio) else 1.0)
-        return np.asarray(ratio)
+        """Density of each particle over the Object's, [count], or [1] where all are the same.
+
+        The same on every rank. Collective.
+        """
+        density, comm = float(self.target.settings.density), self.target.scope.domain.comm
+        ratio = np.asarray(self.target.particles.local("mass") / (density * volume))
+        largest = comm.maximum(float(ratio.max(initial=0.0)))
+        smallest = -comm.maximum(-float(ratio.min(initial=np.inf)))
+        if largest - smallest <= 1e-5 * largest:
+            return np.full(1, largest)
+        return ratio if np.isfinite(smallest) else np.ones(1)
 
     def see_neighbours(self, step: Step) -> None:
         """Let ghosts be where neighbours are looked for, after particles have moved. Collective."""
@@ -200,11 +205,12 @@ class FluidStep:
 
     # -- neighbours ------------------------------------------------------------------------
 
-    def list_neighbours(self, skin: float) -> None:
+    def list_neighbours(self, skin: float, moved: Array | None = None) -> None:
         """List neighbours, and walls, at the present positions. Collective.
 
         Args:
             skin: How much farther than a support lists reach, over the largest support.
+            moved: What corrections have moved rows by in this step already [m], [count, 3].
         """
         search, particles, kind = self.search, self.particles, self.particles.dtype
         largest = particles.domain.comm.maximum(float(self.reach.max(initial=0.0)))
@@ -217,10 +223,30 @@ class FluidStep:
             search.support, search.is_uniform, self.norm,
         )  # fmt: skip
         self.walls = self.action.walls()
-        self.walls.look(search, particles.local("velocity"), self.dt)
+        self.walls.look(search, particles.local("velocity"), moved, self.dt)
         self.density = np.ones(search.places, kind)
         self.multiplier = np.zeros(search.places, kind)
         self._shift: Array = np.zeros((3, search.places), kind)
+
+    def renew_lists(self, skin: float, way: Array, *values: Array) -> tuple[Array, ...]:
+        """List neighbours anew, and return arrays by place for the new places. Collective.
+
+        Args:
+            way: What corrections have moved places by in this step [3, places] m.
+            values: Others by place, [places] or [places, c].
+        """
+        search, particles = self.search, self.particles
+        rows = []
+        for one in (np.ascontiguousarray(way.T), *values):
+            row: Array = np.zeros((particles.count, *one.shape[1:]), one.dtype)
+            search.scatter(one, row)
+            rows.append(row)
+        search.scatter(search.packed[:, :3], particles.local("position"))
+        self.list_neighbours(skin, rows[0])
+        found = [search.gather(row) for row in rows]
+        found[0] = np.ascontiguousarray(found[0].T)
+        self.note_places(found[0])
+        return tuple(found)
 
     def note_places(self, total: Array) -> None:
         """Note by how much places [3, places] had moved when neighbours were listed."""
@@ -228,7 +254,7 @@ class FluidStep:
 
     def has_moved(self, total: Array) -> bool:
         """Whether any has moved so far since then that a neighbour may be missing. Collective."""
-        farthest = float(farthest_apart(total, self._listed_at))
+        farthest = float(farthest_apart(self.search.own, total, self._listed_at))
         moved: bool = self.particles.domain.comm.any(not 2.0 * farthest <= self._skin)
         return moved
 

@@ -58,8 +58,15 @@ class ParticleWalls:
         self.spacing, self.friction = spacing, friction
         self.norm, self.moment = lattice.norm, lattice.moment
 
-    def look(self, search: NeighbourSearch, velocity: Array, dt: float) -> None:
-        """Find the particles near walls; velocities [count, 3] are those that brought them here."""
+    def look(
+        self, search: NeighbourSearch, velocity: Array, moved: Array | None, dt: float
+    ) -> None:
+        """Find the particles near walls.
+
+        Args:
+            velocity: That brought rows here in the step [m/s], [count, 3].
+            moved: What corrections have moved rows by since [m], [count, 3].
+        """
         self.near: NDArray[np.int32] = np.empty(0, np.int32)
         if not self.has_box and not self.colliders:
             return
@@ -71,8 +78,10 @@ class ParticleWalls:
             distance_to_field(*_field(one), packed, own, closest)
         # Corrections within a step are a part of a spacing.
         self.near = own[closest < 1.5 * search.support[own]]
-        way = velocity[search.rows[self.near]].astype(np.float64)
-        self.start = packed[self.near, :3] - dt * way
+        rows = search.rows[self.near]
+        self.start = packed[self.near, :3] - dt * velocity[rows].astype(np.float64)
+        if moved is not None:
+            self.start -= moved[rows]
         self.open = np.ones(len(self.near))
         self.gradient = np.zeros((len(self.near), 3))
         self.drift, self.rough = [], []

@@ -116,61 +116,60 @@ class _Solve(FluidStep):
     """One substep.
 
     Attributes:
-        moved: What corrections have moved each row by [m], [count, 3].
-        applied: Multipliers by place.
+        way: What corrections have moved places by [3, places] m.
+        applied: Multipliers of all iterations, by place.
     """
+
+    way: Array
+    applied: Array
 
     def run(self) -> None:
         """Correct, and leave the result in the particles' channels. Collective."""
-        particles, kind = self.particles, self.particles.dtype
-        self.moved: Array = np.zeros((particles.count, 3), kind)
-        self.applied_to_rows: Array = np.zeros(particles.count, kind)
-        self._enter()
+        particles, kind, search = self.particles, self.particles.dtype, self.search
+        self.list_neighbours(SKIN)
+        self.way = np.zeros((3, search.places), kind)
+        self.applied = np.zeros(search.places, kind)
+        self.stiffness = self.prototype_stiffness()
+        self.note_places(self.way)
         for momentum, strength in chebyshev_steps(
             int(self.settings.iterations), LARGEST_EIGENVALUE / float(self.settings.relaxation)
         ):
-            if self.has_moved(self.total):
-                self._leave()
-                self._enter()
+            self._keep_lists()
             self._iterate(momentum, strength)
-        self._leave()
-        if self.has_moved(self.total):
-            self._enter()
+        if self._keep_lists():
             self.measure_density()
-        particles.local("velocity")[:] += self.moved / kind.type(self.dt)
-        pressure = self.applied_to_rows / kind.type(self.pressure_scale)
-        particles.local("pressure")[:] = pressure
-        self.search.scatter(self.density, particles.local("density_ratio"))
+        moved: Array = np.zeros((particles.count, 3), kind)
+        search.scatter(self.way.T, moved)
+        particles.local("velocity")[:] += moved / kind.type(self.dt)
+        search.scatter(search.packed[:, :3], particles.local("position"))
+        self.applied /= kind.type(self.pressure_scale)
+        search.scatter(self.applied, particles.local("pressure"))
+        search.scatter(self.density, particles.local("density_ratio"))
         self._stir()
         particles.wrap()
 
-    def _enter(self) -> None:
-        """List neighbours at the present positions, and bring what is done by row to places."""
-        self.list_neighbours(SKIN)
-        search = self.search
-        self.total: Array = np.ascontiguousarray(search.gather(self.moved).T)
-        self.applied: Array = search.gather(self.applied_to_rows)
+    def _keep_lists(self) -> bool:
+        """List neighbours anew if any may be missing; returns whether. Collective."""
+        if not self.has_moved(self.way):
+            return False
+        self.way, self.applied, self.multiplier = self.renew_lists(
+            SKIN, self.way, self.applied, self.multiplier
+        )
         self.stiffness = self.prototype_stiffness()
-        self.note_places(self.total)
-
-    def _leave(self) -> None:
-        search = self.search
-        search.scatter(search.packed[:, :3], self.particles.local("position"))
-        search.scatter(self.total.T, self.moved)
-        search.scatter(self.applied, self.applied_to_rows)
+        return True
 
     def _iterate(self, momentum: float, strength: float) -> None:
         settings = self.settings
         self.measure_density()
         pull = TENSION * float(settings.surface_tension) * self.dt * self.dt
         find_multipliers(
-            self.density, np.ones(1, self.density.dtype), self.stiffness, strength, self.weight,
-            MOST_ERROR, 0.0 if settings.inequality else pull, momentum, self.applied,
+            self.search.own, self.density, np.ones(1, self.density.dtype), self.stiffness, strength,
+            self.weight, MOST_ERROR, 0.0 if settings.inequality else pull, momentum, self.applied,
             self.multiplier,
         )  # fmt: skip
         self.applied += self.multiplier
         tensile = TENSILE * pull / int(settings.iterations)
-        self.displace(self.multiplier, self.applied, self.total, furthest=FURTHEST, tensile=tensile)
+        self.displace(self.multiplier, self.applied, self.way, furthest=FURTHEST, tensile=tensile)
 
     def _stir(self) -> None:
         """Let velocities even out, and vortices gain what was lost of them."""

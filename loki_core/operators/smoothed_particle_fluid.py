@@ -166,35 +166,36 @@ class _Solve(FluidStep):
     """One substep.
 
     Attributes:
+        way: What places have been moved by, from where forces had brought them [3, places] m.
         iterations: Of both problems.
         wrong: Mean error of densities that is left.
     """
 
+    way: Array
     iterations = 0
     wrong = 0.0
 
     def run(self) -> None:
         """Move, and leave the result in the particles' channels. Collective."""
-        particles, kind = self.particles, self.particles.dtype
+        particles, kind, search = self.particles, self.particles.dtype, self.search
         self.list_neighbours(SKIN)
-        search = self.search
-        self.velocity: Array = np.zeros((search.places, 4), kind)
-        self.velocity[:, :3] = search.gather(particles.local("velocity"))
         self._apply_forces()
+        self.way = np.zeros((3, search.places), kind)
+        tolerance = float(self.settings.tolerance)
         self.measure_density()
         self.stiffness = self.measure_stiffness()
-        tolerance = float(self.settings.tolerance)
-        total: Array = np.zeros((3, search.places), kind)
-        applied = self._press(total)
-        before = np.maximum(search.gather(particles.local("density_ratio")), 1.0)
-        self._project(before, applied, total, tolerance * VELOCITY_TOLERANCE)
-        self.velocity[:, :3] += total.T / kind.type(self.dt)
-        pressure = applied / kind.type(self.pressure_scale)
-        search.scatter(pressure, particles.local("pressure"))
+        pressure = particles.local("pressure") * kind.type(WARM * self.pressure_scale)
+        applied = search.gather(np.minimum(pressure, kind.type(0.0)))
+        applied = self._press(applied)
+        before = search.gather(np.maximum(particles.local("density_ratio"), kind.type(1.0)))
+        applied = self._project(before, applied, tolerance * VELOCITY_TOLERANCE)
+        moved: Array = np.zeros((particles.count, 3), kind)
+        search.scatter(self.way.T, moved)
+        search.scatter(applied / kind.type(self.pressure_scale), particles.local("pressure"))
         nothing: Array = np.zeros(search.places, kind)
-        self._project(np.ones(1, kind), nothing, np.zeros_like(total), tolerance)
+        self._project(np.ones(1, kind), nothing, tolerance)
+        particles.local("velocity")[:] += moved / kind.type(self.dt)
         search.scatter(search.packed[:, :3], particles.local("position"))
-        search.scatter(self.velocity[:, :3], particles.local("velocity"))
         search.scatter(self.density, particles.local("density_ratio"))
         particles.wrap()
 
@@ -205,8 +206,11 @@ class _Solve(FluidStep):
         search, settings, kind = self.search, self.settings, self.particles.dtype
         tension, viscosity = float(settings.surface_tension), float(settings.viscosity)
         viscosity = max(viscosity, self._least_viscosity(tension))
+        self.note_places(np.zeros((3, search.places), kind))
         if tension == 0.0 and viscosity == 0.0:
             return
+        self.velocity: Array = np.zeros((search.places, 4), kind)
+        self.velocity[:, :3] = search.gather(self.particles.local("velocity"))
         before = self.velocity.copy()
         flat = self.velocity.reshape(-1)
         if tension > 0.0:
@@ -214,8 +218,11 @@ class _Solve(FluidStep):
             search.share(self.velocity)
         if viscosity > 0.0:
             self._solve_viscosity(viscosity * self.dt)
-        search.packed[:, :3] += kind.type(self.dt) * (self.velocity - before)[:, :3]
+        change = kind.type(self.dt) * (self.velocity - before)[:, :3]
+        search.packed[:, :3] += change
         search.share(search.packed, moves=True)
+        search.scatter(self.velocity[:, :3], self.particles.local("velocity"))
+        self.note_places(np.ascontiguousarray(-change.T))
 
     def _least_viscosity(self, tension: float) -> float:
         """Viscosity [m^2/s] that takes away what the disorder of particles brings in.
@@ -305,44 +312,61 @@ class _Solve(FluidStep):
 
     # -- density ---------------------------------------------------------------------------
 
-    def _press(self, total: Array) -> Array:
-        """Apply the pressure of the step before, in parts; returns its multipliers. Collective."""
+    def _press(self, applied: Array) -> Array:
+        """Apply multipliers in parts, and return them by place. Collective."""
         search, particles = self.search, self.particles
         kind = particles.dtype.type
-        pressure = search.gather(particles.local("pressure"))
-        applied: Array = np.minimum(pressure * kind(WARM * self.pressure_scale), kind(0.0))
         spacing = search.support / kind(self.settings.support)
         stiffest = particles.domain.comm.maximum(
             STIFFEST * float(np.max(-applied / (spacing * spacing), initial=0.0))
         )
         parts = min(MOST_PARTS, math.ceil(stiffest))
         for _ in range(parts):
+            applied, _ = self._keep_lists(applied, applied)
             part = applied / kind(parts)
-            self.displace(part, part, total, furthest=FURTHEST)
+            self.displace(part, part, self.way, furthest=FURTHEST)
         return applied
 
-    def _project(self, target: Array, applied: Array, total: Array, tolerance: float) -> None:
+    def _project(self, target: Array, applied: Array, tolerance: float) -> Array:
         """Move places until densities are not above the target, on the mean. Collective.
 
         Args:
-            applied: Multipliers to begin with; in the end those that were found.
-            total: What places have moved by [3, places] m, which is added to.
+            target: Density over that at rest, [places] or [1].
+            applied: Multipliers to begin with.
             tolerance: Mean of what may be wrong.
+
+        Returns:
+            The multipliers that were found, by place.
         """
         comm, settings = self.particles.domain.comm, self.settings
         count = max(1, comm.total(len(self.search.own)))
         steps = chebyshev_steps(CYCLE, LARGEST_EIGENVALUE)
         self.multiplier[:] = 0.0
         for number in range(int(settings.max_iterations) + 1):
+            applied, target = self._keep_lists(applied, target)
             self.measure_density()
             momentum, strength = steps[number % CYCLE]
             wrong = find_multipliers(
-                self.density, target, self.stiffness, strength, self.weight, MOST_ERROR, 0.0,
-                momentum, applied, self.multiplier,
+                self.search.own, self.density, target, self.stiffness, strength, self.weight,
+                MOST_ERROR, 0.0, momentum, applied, self.multiplier,
             )  # fmt: skip
             self.wrong = float(comm.all_reduce(np.array([wrong]), "sum")[0]) / count
             if self.wrong <= tolerance or number == int(settings.max_iterations):
                 break
             applied += self.multiplier
-            self.displace(self.multiplier, applied, total, furthest=FURTHEST)
+            self.displace(self.multiplier, applied, self.way, furthest=FURTHEST)
             self.iterations += 1
+        return applied
+
+    def _keep_lists(self, applied: Array, target: Array) -> tuple[Array, Array]:
+        """List neighbours anew if any may be missing; returns what is by place. Collective."""
+        if not self.has_moved(self.way):
+            return applied, target
+        one = len(target) == 1
+        wanted = np.full_like(applied, target[0]) if one else target
+        self.way, applied, wanted, self.multiplier = self.renew_lists(
+            SKIN, self.way, applied, wanted, self.multiplier
+        )
+        self.measure_density()
+        self.stiffness = self.measure_stiffness()
+        return applied, target if one else wanted
