@@ -106,9 +106,10 @@ def find_multipliers(
 
     Args: own places [m]; density over rest density, walls included; target [places] or [1];
     stiffness k [places] or [1] m^2; strength, the part of k that is applied; weight [places] or
-    [1], density of a particle over the Object's; most, of compression that is answered at once; attraction, largest lambda
-    over the root of k, zero for a constraint that only pushes; momentum, part of what was added
-    before that is added again; applied, the sum so far; multiplier, in: what was added before.
+    [1], density of a particle over the Object's; most, of compression that is answered at once;
+    attraction, largest lambda over the root of k, zero for a constraint that only pushes; momentum,
+    part of what was added before that is added again; applied, the sum so far; multiplier, in: what
+    was added before.
     """
     many = weight.shape[0] > 1
     differs = stiffness.shape[0] > 1

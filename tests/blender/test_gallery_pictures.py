@@ -32,6 +32,7 @@ def stand_in(behavior: Any, inputs: dict[str, Any]) -> Any:
     if kind == "ParticleObject":
         drops = Points(np.zeros((5, 3)))
         drops.set_channel("point", "heat", np.linspace(0.0, 1.0, 5))
+        drops.set_channel("point", "radius", np.full(5, 0.01))
         return drops
     if kind in ("HybridObject", "LiquidSurface"):
         return box_between((0.0, 0.0, 0.0), (0.1, 0.1, 0.1))

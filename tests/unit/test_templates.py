@@ -14,7 +14,7 @@ from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, LokiError
 from loki_graph import Evaluator, Graph
 from loki_graph.graph_document import graph_from_document
-from loki_graph.templates import Template, find_template, templates
+from loki_graph.templates import Template, find_template, idols, templates
 from loki_graph.templates.write_files import built_graphs
 
 NAMES = (
@@ -24,8 +24,12 @@ NAMES = (
     "hair_in_water",
     "hair_in_wind",
     "honey",
+    "idols",
     "smoke_plume",
+    "spray_in_wind",
+    "toothpaste",
     "waterfall",
+    "wine",
 )
 #: Changes that make each one small.
 SMALL: dict[str, dict[str, Any]] = {
@@ -33,8 +37,12 @@ SMALL: dict[str, dict[str, Any]] = {
     "grass": {"blade_count": 60, "wind_detail": 0.25},
     "hair_in_water": {"stem_count": 40, "resolution": 0.08},
     "hair_in_wind": {"hair_count": 60, "wind_detail": 0.1},
+    "idols": {"resolution": 0.025},
     "smoke_plume": {"resolution": 0.08},
+    "spray_in_wind": {"rate": 2000.0, "wind_detail": 0.3},
+    "toothpaste": {"resolution": 0.04},
     "waterfall": {"resolution": 0.08, "wind_detail": 0.16},
+    "wine": {"resolution": 0.002},
 }
 
 
@@ -168,6 +176,49 @@ def test_drops_leave_the_nozzle_upwards() -> None:
     assert isinstance(end, Points) and empty.point_count == 0
     assert end.point_count in (249, 250)  # three frames of a 24th of a second
     assert end.channels["point"]["velocity"][:, 1].min() > 2.0
+
+
+@pytest.mark.slow
+def test_water_falls_over_statues_and_not_through_them() -> None:
+    template = find_template("idols")
+    *_, end = outputs(template, 20)
+    assert isinstance(end, Points) and end.point_count > 200
+    x, y, z = end.positions.T
+    radius, height = np.array(idols.FIGURE[2:]).T
+    beside = (y > 0.25) & (y < 1.0)
+    depth = np.interp(y, height, radius) - np.hypot(x, z)
+    assert beside.any() and depth[beside].max() < 0.005
+    assert (y < 0.4).any()  # it has run down
+
+
+@pytest.mark.slow
+def test_wine_stays_in_its_glass() -> None:
+    template = find_template("wine")
+    *_, end = outputs(template, 14)
+    x, y, z = end.positions.T
+    fallen = y < 0.05
+    assert fallen.sum() > 100 and np.hypot(x, z)[fallen].max() < 0.036 and y.min() > 0.006
+
+
+@pytest.mark.slow
+def test_toothpaste_holds_where_water_runs() -> None:
+    template = find_template("toothpaste")
+    widths = []
+    for viscosity in (0.01, 200.0):
+        graph = small(template).set_exposed("viscosity", viscosity)
+        evaluator = Evaluator(graph, host_inputs=template.suggested_inputs())
+        end = [evaluator.evaluate("paste", frame) for frame in range(1, 15)][-1]
+        widths.append(np.hypot(end.positions[:, 0], end.positions[:, 2]).mean())
+    assert widths[0] > 1.3 * widths[1]
+
+
+@pytest.mark.slow
+def test_wind_carries_small_drops_farther() -> None:
+    *_, end = outputs(find_template("spray_in_wind"), 16)
+    radius, x = end.channels["point"]["radius"], end.positions[:, 0]
+    small_ones, large_ones = radius < 0.0004, radius > 0.0009
+    assert small_ones.sum() > 50 and large_ones.sum() > 50
+    assert x[small_ones].mean() > 1.5 * x[large_ones].mean() > 0.0
 
 
 def test_folders_of_the_user_hold_templates_too(

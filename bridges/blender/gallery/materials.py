@@ -1,4 +1,4 @@
-"""Materials of the gallery: hair, skin, grass, smoke and fire, glowing drops, liquids, rock."""
+"""Materials of the gallery: hair, skin, grass, smoke and fire, drops, liquids, glass, rock."""
 
 # SPDX-License-Identifier: GPL-3.0-or-later
 
@@ -221,4 +221,46 @@ def honey() -> Any:
     inside = nodes.add("VolumeAbsorption", color=(1.0, 0.68, 0.06), density=170.0)
     nodes.link(shader, nodes.output.inputs["Surface"])
     nodes.link(inside, nodes.output.inputs["Volume"])
+    return nodes.material
+
+
+def wine() -> Any:
+    """Return red wine: clear where it is thin, dark in a glass."""
+    nodes = _Nodes("Wine")
+    shader = nodes.add(
+        "BsdfPrincipled",
+        base_color=(1.0, 0.75, 0.75),
+        roughness=0.0,
+        ior=1.34,
+        transmission_weight=1.0,
+    )
+    inside = nodes.add("VolumeAbsorption", color=(0.62, 0.03, 0.06), density=140.0)
+    nodes.link(shader, nodes.output.inputs["Surface"])
+    nodes.link(inside, nodes.output.inputs["Volume"])
+    return nodes.material
+
+
+def glass() -> Any:
+    """Return clear glass."""
+    nodes = _Nodes("Glass")
+    shader = nodes.add(
+        "BsdfPrincipled",
+        base_color=(1.0, 1.0, 1.0),
+        roughness=0.0,
+        ior=1.45,
+        transmission_weight=1.0,
+    )
+    nodes.link(shader, nodes.output.inputs["Surface"])
+    return nodes.material
+
+
+def mist() -> Any:
+    """Return small drops: white where light comes through them."""
+    nodes = _Nodes("Mist")
+    front = nodes.add("BsdfDiffuse", color=(0.85, 0.92, 1.0))
+    through = nodes.add("BsdfTranslucent", color=(0.9, 0.95, 1.0))
+    both = nodes.add("MixShader", factor=0.7)
+    for shader, place in ((front, 1), (through, 2)):
+        nodes.link(shader, both.inputs[place])
+    nodes.link(both, nodes.output.inputs["Surface"])
     return nodes.material
