@@ -1,0 +1,1 @@
+"""A fountain over stone idols."""

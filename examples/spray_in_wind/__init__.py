@@ -1,0 +1,1 @@
+"""Spray that the wind sorts by size."""

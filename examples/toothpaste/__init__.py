@@ -1,0 +1,1 @@
+"""Jets from water to toothpaste, side by side."""

@@ -1,0 +1,1 @@
+"""Wine that fills a glass."""
