@@ -117,7 +117,5 @@ def _judged(curves: dict[str, Any]) -> list[dict[str, Any]]:
     results.append(result("sph_density", metric, curves["apart"], 0.0))
     metric = f"{fluid}_iterations, a step of {1e3 * curves['step']:.2f} ms, {where}"
     allowed = ITERATIONS if fluid == "pbf" else None
-    results.append(
-        result("sph_density", metric, curves["iterations"], None, production=allowed)
-    )
+    results.append(result("sph_density", metric, curves["iterations"], None, production=allowed))
     return results

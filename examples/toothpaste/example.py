@@ -19,7 +19,7 @@ from loki_core.operators.position_based_fluid import PositionBasedFluid
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.nodes.shape_source import turned, unit_sphere
 
-FRAMES = 72
+FRAMES = 60
 #: Names of the lanes, viscosities, and how rough solids are to the fluid: thick ones stick.
 LANES = (
     ("Water", 0.01, 0.0),
@@ -31,7 +31,8 @@ WIDTH = 1.3  # m, of a lane
 BALL, HEIGHT = 0.26, 0.95  # m, radius of the ball of fluid, and where it begins
 ASIDE = (0.025, 0.0, 0.04)  # m, of the ball from the middle of its lane
 BULLET = 0.15  # m, radius of what it falls on
-DISH = ((0.0, -0.10), (0.46, -0.10), (0.58, 0.02), (0.60, 0.15), (0.55, 0.15), (0.50, 0.0))
+FLOOR = -0.1  # m
+DISH = ((0.0, FLOOR), (0.46, FLOOR), (0.58, 0.02), (0.60, 0.15), (0.55, 0.15), (0.50, 0.0))
 
 
 def build(spacing: float = 0.022, substeps: int = 6) -> tuple[SolverSetup, dict[str, Any]]:
@@ -46,7 +47,7 @@ def build(spacing: float = 0.022, substeps: int = 6) -> tuple[SolverSetup, dict[
         Group(
             name,
             ParticleObject(name="Particles", input=name.lower(), radius=radius),
-            PositionBasedFluid(viscosity=viscosity, surface_tension=0.3),
+            PositionBasedFluid(viscosity=viscosity, surface_tension=0.3, friction=friction),
             Collider(name="Solids", input="solids", friction=friction),
         )
         for name, viscosity, friction in LANES
@@ -56,8 +57,9 @@ def build(spacing: float = 0.022, substeps: int = 6) -> tuple[SolverSetup, dict[
         *lanes,
         GravityForce(),
         substeps=substeps,
-        domain_lower=(-10.0, -1.0, -10.0),  # what splashes out of the dishes is gone below
+        domain_lower=(-10.0, FLOOR, -10.0),
         domain_upper=(10.0, 10.0, 10.0),
+        boundary_lower=("open", "wall", "open"),
     )
     middles = {name: WIDTH * (k - 0.5 * (len(LANES) - 1)) for k, (name, *_) in enumerate(LANES)}
     balls = {name.lower(): ball(x) for name, x in middles.items()}

@@ -50,8 +50,9 @@ def build() -> Graph:
         paste,
         GravityForce(),
         substeps=6,
-        domain_lower=(-100.0, -10.0, -100.0),
+        domain_lower=(-100.0, -0.1, -100.0),
         domain_upper=(100.0, 100.0, 100.0),
+        boundary_lower=("open", "wall", "open"),
     )
     graph = Graph(
         "toothpaste",

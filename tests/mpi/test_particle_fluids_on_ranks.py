@@ -17,7 +17,15 @@ TOLERANCE = {"position": 1e-11, "velocity": 1e-9}
 
 @pytest.mark.mpi
 @pytest.mark.parametrize("fluid", ["pbf", "sph"])
-@pytest.mark.parametrize("case", ["walls", "periodic", "sizes", "densities"])
+@pytest.mark.parametrize(
+    "case",
+    [
+        "walls",
+        pytest.param("periodic", marks=pytest.mark.slow),
+        pytest.param("sizes", marks=pytest.mark.slow),
+        pytest.param("densities", marks=pytest.mark.slow),
+    ],
+)
 def test_a_dam_break_does_not_depend_on_ranks(fluid, case, tmp_path):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, fluid, case)
     assert np.abs(alone["velocity"]).max() > 3.0  # it was 2.5 m/s: it does collide

@@ -46,6 +46,9 @@ TABLE = """
 """
 
 
+pytestmark = pytest.mark.compiles
+
+
 def spray(count, seed=1, *, width=0.02, speed=3.0, spread=0.5, drift=0.0):
     """Droplets of all sizes that move in all directions."""
     rng = np.random.default_rng(seed)

@@ -9,6 +9,8 @@ import loki_core as lk
 from loki_core.errors import InputError
 from tests.particle_fluids import G, block, box_mesh, radius_of, sphere_mesh
 
+pytestmark = pytest.mark.compiles
+
 D = 0.05
 
 

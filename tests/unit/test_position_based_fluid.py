@@ -8,6 +8,8 @@ import pytest
 import loki_core as lk
 from tests.particle_fluids import G, block, box_mesh, fluid, radius_of, read, sphere_mesh
 
+pytestmark = pytest.mark.compiles
+
 WALLS = {
     "domain_lower": (0.0, 0.0, 0.0),
     "boundary_lower": ("wall",) * 3,

@@ -8,6 +8,8 @@ import pytest
 import loki_core as lk
 from tests.particle_fluids import G, block, fluid, radius_of, read
 
+pytestmark = pytest.mark.compiles
+
 SPH = lk.SmoothedParticleFluid
 WALLS = {
     "domain_lower": (0.0, 0.0, 0.0),

@@ -19,7 +19,7 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     """Set up low sun from behind, that makes the water shine."""
     set_world(scene, (0.30, 0.45, 0.70), (0.55, 0.60, 0.60), strength=0.7)
     add_floor(scene, -0.1, materials.plain((0.05, 0.07, 0.06), roughness=0.35, coat=0.5))
-    add_camera(scene, (1.7, 1.35, 4.3), (0.0, 0.72, 0.0), lens=50.0)
+    add_camera(scene, (1.9, 1.5, 4.7), (0.0, 0.78, 0.0), lens=46.0)
     add_sun(scene, (-0.55, -0.65, -0.35), strength=3.5, angle=0.03, color=(1.0, 0.92, 0.80))
     add_sun(scene, (0.3, -0.5, 0.8), strength=2.0, angle=0.05, color=(1.0, 0.95, 0.85))
     water = materials.water(color=(0.80, 0.93, 0.96), foam=0.04)

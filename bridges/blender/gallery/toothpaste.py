@@ -20,7 +20,7 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     set_world(scene, (0.80, 0.85, 0.90), (0.55, 0.55, 0.55), strength=0.55)
     add_floor(scene, -0.1, materials.plain((0.30, 0.32, 0.35), roughness=0.5))
     middle = (0.0, 0.3, 0.0)
-    add_camera(scene, (0.0, 2.3, 7.4), (0.0, 0.24, 0.0), lens=50.0)
+    add_camera(scene, (0.0, 2.1, 6.6), (0.0, 0.22, 0.0), lens=46.0)
     add_lamp(scene, (-3.5, 4.0, 1.5), middle, power=420.0, size=2.0, color=(1.0, 0.95, 0.88))
     add_lamp(scene, (4.0, 3.0, -2.5), middle, power=260.0, size=2.0, color=(0.85, 0.92, 1.0))
     steel = materials.plain((0.42, 0.10, 0.06), roughness=0.35, coat=0.5)
@@ -42,4 +42,4 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     return show
 
 
-PICTURE = Picture(dress, still=14, clip=(1, 60, 1), samples=(64, 12))
+PICTURE = Picture(dress, still=18, clip=(1, 60, 1), samples=(64, 12))
