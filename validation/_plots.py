@@ -22,6 +22,11 @@ from ._liquid_plots import (
     draw_elliptical_drop,
     draw_sloshing,
 )
+from ._particle_plots import (
+    draw_sph_dam_break,
+    draw_sph_density,
+    draw_sph_hydrostatic,
+)
 from ._plot_parts import (
     BLUE,
     COLORS,
@@ -452,6 +457,9 @@ PLOTS: dict[str, Callable[[Figure, Results], bool]] = {
     "rod_elastica": _rod_elastica,
     "rod_helical_buckling": _rod_helical_buckling,
     "sloshing": draw_sloshing,
+    "sph_dam_break": draw_sph_dam_break,
+    "sph_density": draw_sph_density,
+    "sph_hydrostatic": draw_sph_hydrostatic,
     "taylor_green": _taylor_green,
     "zalesak": _zalesak,
 }

@@ -1,7 +1,8 @@
-"""Smoke, hair and liquid on 1, 2, 3 and 4 ranks: what their number changes, which is nothing.
+"""Smoke, hair and liquids on 1, 2, 3 and 4 ranks: what their number changes, which is nothing.
 
 Two scenes of each at two sizes. Without a linear solve, advection along short and long traces,
-transfers between particles and grid, emission and forces give the same bits. With pressure solved
+transfers between particles and grid, emission, forces, sums over neighbours and the corrections of
+Position-Based Fluid give the same bits. With pressure solved
 to 1e-13 in double precision, and for strands, whose solves round otherwise in groups of eight than
 alone, differences are at most 1e-10 a step, while everything finds its rank anew after each of
 them. Mass, and the momentum of smoke and liquid, do not depend on the partition; what hair in wind
@@ -36,6 +37,7 @@ STEPS = 4
 GAS = tuple(("Gas", name) for name in ("velocity", "density", "temperature"))
 HAIR = tuple(("Hair", name) for name in ("position", "velocity", "edges.angle"))
 LIQUID = tuple(("Water", name) for name in ("id", "position", "velocity"))
+FLUID = (*LIQUID, ("Water", "density_ratio"))
 #: Channels of each scene that are compared, and whether they have to be the same bits.
 SCENES = {
     "carried": (GAS, True),
@@ -44,6 +46,8 @@ SCENES = {
     "hair in wind": ((*HAIR, ("Air", "velocity")), False),
     "stirred": (LIQUID, True),
     "dam break": (LIQUID, False),
+    "position-based": (FLUID, True),
+    "smoothed particles": (FLUID, False),
 }
 Fields = dict[str, NDArray[Any]]
 
@@ -158,7 +162,7 @@ def _mpiexec() -> str:
 def build(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
     """Return a scene of this size, and its inputs."""
     channels = SCENES[scene][0]
-    make = _plume if channels is GAS else _liquid if channels is LIQUID else _hair
+    make = {GAS: _plume, LIQUID: _liquid, FLUID: _fluid}.get(channels, _hair)
     return make(scene, size)
 
 
@@ -206,6 +210,30 @@ def _liquid(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
         loki.HybridObject(name="Water", voxel_size=h, input="water"),
         *behaviors,
         precision="double",
+        substeps=2,
+        domain_lower=(0.0, 0.0, 0.0),
+        domain_upper=(2.0, 1.0, 1.0),
+        boundary_lower=("wall",) * 3,
+        boundary_upper=("wall",) * 3,
+    )
+    return setup, {"water": water}
+
+
+def _fluid(scene: str, size: int) -> tuple[loki.SolverSetup, dict[str, Any]]:
+    """A cube of fluid particles that turns, and hits the walls of its tank."""
+    d = 0.5 / size
+    place = d * (np.indices((size, size, size)).reshape(3, -1).T + 0.5)
+    water = loki.Points(place)
+    x, y, z = (place - 0.25).T
+    water.set_channel("point", "velocity", np.stack((3.0 + 9.0 * y, -9.0 * x, 0.0 * z), axis=1))
+    is_smoothed = scene == "smoothed particles"
+    setup = loki.SolverSetup(
+        "fluid",
+        loki.ParticleObject(name="Water", input="water", radius=d * np.cbrt(0.75 / np.pi)),
+        loki.SmoothedParticleFluid() if is_smoothed else loki.PositionBasedFluid(),
+        loki.GravityForce(),
+        precision="double",
+        frames_per_second=120.0,
         substeps=2,
         domain_lower=(0.0, 0.0, 0.0),
         domain_upper=(2.0, 1.0, 1.0),

@@ -35,7 +35,7 @@ DAMS = (18, 29)  # spacings along the base: 12,000 and 49,000 particles
 COLUMNS = (20, 40)  # layers
 BASE, LENGTH, CEILING = 0.5, 2.0, 2.5  # of the dam and its tank [m]
 DEPTH, WIDTH = 1.0, 0.5  # of the column [m]
-SECONDS = {"dam": 1.2, "column": 2.0}
+SECONDS = {"dam": 1.2, "column": 1.0}
 SUMMED = 6  # frames from one sum over neighbours to the next
 
 

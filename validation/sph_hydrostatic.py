@@ -87,6 +87,7 @@ def settle(fluid: str, n: int, settling: float) -> dict[str, Any]:
         "curves": {
             "n": n,
             "fluid": fluid,
+            "depth": DEPTH,
             "times": np.array(times),
             "speeds": np.array(speeds),
             "height": height,

@@ -98,6 +98,29 @@ def column_results() -> list[dict]:
     return [{"case": "dam_break", "metric": "front", "curves": curves}]
 
 
+def particle_column_results() -> list[dict]:
+    (column,) = column_results()
+    return [{**column, "case": "sph_dam_break", "curves": {**column["curves"], "fluid": "pbf"}}]
+
+
+def compression_results() -> list[dict]:
+    times = np.linspace(0.0, 1.0, 20)
+    told = np.stack((0.001 + 0.001 * times, 0.02 + 0.01 * times), axis=1)
+    run = {"n": 8, "fluid": "pbf", "count": 1024, "times": times, "told": told}
+    return [
+        {"case": "sph_density", "metric": "mean", "curves": {**run, "scene": scene}}
+        for scene in ("dam", "column")
+    ]
+
+
+def settled_results() -> list[dict]:
+    height = np.linspace(0.0, 1.0, 400)
+    times = np.linspace(0.0, 5.0, 50)
+    curves = {"n": 20, "fluid": "pbf", "depth": 1.0, "times": times, "speeds": np.exp(-times)}
+    curves |= {"height": height, "pressure": 9810.0 * (1.0 - height)}
+    return [{"case": "sph_hydrostatic", "metric": "slope", "curves": curves}]
+
+
 def tank_results() -> list[dict]:
     times = np.linspace(0.0, 6.0, 60)
     wave = {"n": 8, "times": times, "amplitudes": 0.01 * np.cos(5.0 * times), "omega": 5.3}
@@ -151,6 +174,9 @@ RESULTS = {
     "drop_oscillation_flip": oscillation_results,
     "elliptical_drop": drop_results,
     "sloshing": tank_results,
+    "sph_dam_break": particle_column_results,
+    "sph_density": compression_results,
+    "sph_hydrostatic": settled_results,
     "rod_cantilever": cantilever_results,
     "rod_elastica": elastica_results,
     "rod_helical_buckling": coil_results,
