@@ -1,13 +1,12 @@
 """Smoke, hair and liquids on 1, 2, 3 and 4 ranks: what their number changes, which is nothing.
 
 Two scenes of each at two sizes. Without a linear solve, advection along short and long traces,
-transfers between particles and grid, emission, forces, sums over neighbours and the corrections of
-Position-Based Fluid give the same bits. With pressure solved
-to 1e-13 in double precision, and for strands, whose solves round otherwise in groups of eight than
-alone, differences are at most 1e-10 a step, while everything finds its rank anew after each of
-them. Mass, and the momentum of smoke and liquid, do not depend on the partition; what hair in wind
-exchanges is accounted for to round-off. The same run twice, with one thread and with two, is the
-same bit for bit.
+transfers between particles and grid, emission, forces, and the corrections of Position-Based Fluid
+give the same bits. With pressure solved to 1e-13 in double precision, for strands, whose solves
+round otherwise in groups of eight than alone, and for Smoothed Particle Fluid, differences are at
+most 1e-10 a step, while everything finds its rank anew after each of them. Mass, and the momentum
+of smoke and liquid, do not depend on the partition; what hair in wind exchanges is accounted for to
+round-off. The same run twice, with one thread and with two, is the same bit for bit.
 
 Strands are those of a soft fibre. A hair's own modulus is a hundred times that, and round-off of
 its solves is as much larger: 1e-11 of the positions, but 1e-9 of the velocities.

@@ -21,7 +21,7 @@ def dress(scene: Any) -> Callable[[Frame], None]:
     set_world(scene, (0.05, 0.08, 0.14), (0.02, 0.025, 0.03), strength=0.8)
     add_floor(scene, 0.0, materials.plain((0.03, 0.035, 0.04), roughness=0.25, coat=0.5))
     middle = (1.2, 1.0, 0.0)
-    add_camera(scene, (1.9, 0.9, 6.2), (1.3, 1.0, 0.0), lens=50.0)
+    add_camera(scene, (1.9, 1.0, 6.2), (1.4, 1.22, 0.0), lens=43.0)
     add_lamp(scene, (-1.5, 4.0, -4.0), middle, power=1500.0, size=1.2, color=(1.0, 0.90, 0.75))
     add_lamp(scene, (5.0, 3.0, -3.0), middle, power=700.0, size=1.0, color=(0.6, 0.8, 1.0))
     scene.render.use_motion_blur = True
