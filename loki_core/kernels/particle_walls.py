@@ -21,6 +21,7 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.smoothing import wall_share, wall_slope
 
 FAR = 1.0e30
+MOST_LOOKS = 64  # at the distance, along the way of a particle
 FLAT = 0.05  # steepness of a distance below which it has no direction
 
 
@@ -229,6 +230,50 @@ def stop_at_field(
                 back = start[n, axis] + drift[n, axis] - packed[p, axis]
                 packed[p, axis] += back
                 total[axis, p] += back
+
+
+@parallel_kernel
+def stop_on_the_way(
+    table_keys, table_values, distance, voxel, near, support, keep, friction, start, drift, packed,
+    total,
+):  # fmt: skip
+    """Stop places where their ways first came within `keep` supports of a field's surface.
+
+    Returns how many that were.
+
+    What is left of the way goes on along the surface, as far as friction lets it. So no wall is
+    too thin to be met, however far particles go in a step. Ways are seen from the surface, which
+    moves by `drift` [n, 3] m. Args: packed [places, 3 or 4]; others as of `stop_at_field`.
+    """
+    count = 0
+    for n in prange(near.shape[0]):
+        p = near[n]
+        gap = np.float64(support[p]) * keep
+        ax, ay, az = start[n, 0] + drift[n, 0], start[n, 1] + drift[n, 1], start[n, 2] + drift[n, 2]
+        wx, wy, wz = packed[p, 0] - ax, packed[p, 1] - ay, packed[p, 2] - az
+        length = math.sqrt(wx * wx + wy * wy + wz * wz)
+        if not length > gap:
+            continue  # and has not passed the middle of any wall
+        wx, wy, wz = wx / length, wy / length, wz / length
+        gone = 0.0
+        for _ in range(MOST_LOOKS):
+            s, gx, gy, gz = distance_at(
+                table_keys, table_values, distance, voxel, ax + gone * wx, ay + gone * wy,
+                az + gone * wz,
+            )  # fmt: skip
+            steepness = math.sqrt(gx * gx + gy * gy + gz * gz)
+            towards = -(gx * wx + gy * wy + gz * wz)
+            if s < gap and steepness > FLAT and towards > 0.0:
+                towards /= steepness
+                push = towards * (length - gone)
+                nx, ny, nz = gx / steepness, gy / steepness, gz / steepness
+                stop_at(p, n, push, nx, ny, nz, start, drift[n], friction[n], packed, total)
+                count += 1
+                break
+            gone += min(max(s - gap, 0.25 * gap), voxel)
+            if gone >= length:
+                break
+    return count
 
 
 @parallel_kernel

@@ -71,6 +71,11 @@ class BodyCollider(Operator):
         assert self._mesh is not None
         return self._mesh.field
 
+    @property
+    def speed(self) -> float:
+        """How fast the solid's points are, at most [m/s]."""
+        return self._local().speed
+
     def covers(self, position: Float) -> NDArray[np.bool_]:
         """Which positions [n, 3] relative to the domain's origin are in the solid."""
         return self._local().covers(position)

@@ -220,6 +220,12 @@ class ColliderField(Object):
         return self._version
 
     @property
+    def speed(self) -> float:
+        """How fast its points are where it was measured, at most [m/s]."""
+        velocity = np.zeros((0, 3)) if self._built is None else self._built[2]
+        return float(np.linalg.norm(velocity, axis=1).max(initial=0.0))
+
+    @property
     def slip(self) -> str:
         """Whether fluids slide along it: "auto", "slip" or "no_slip"."""
         return str(self.settings.slip)

@@ -20,8 +20,31 @@ if TYPE_CHECKING:
 
 Array = NDArray[Any]
 
+BALL = 4.0 / 3.0 * np.pi
 MOST_PLACES = 1.0e9  # in the box around a mesh
 AT_ONCE = 1 << 18
+
+
+def painted_radius(mesh: Any, otherwise: float, *, label: str) -> float:
+    """Radius [m] of the particles that fill a mesh: that of its channel "radius", if it has one.
+
+    Raises:
+        InputError: It has more than one value, or none that a particle can have.
+    """
+    from loki_core.objects.mesh_to_particles import channels_of
+
+    _, painted = channels_of(mesh).get("radius", ("", np.empty(0)))
+    if not painted.size:
+        return otherwise
+    least, largest = float(painted.min()), float(painted.max())
+    if not (np.isfinite(largest) and least > 0.0):
+        raise InputError(f'{label}: channel "radius" has {least:g} m, expected positive numbers')
+    if largest - least > 1e-6 * largest:
+        raise InputError(
+            f'{label}: channel "radius" is from {least:g} to {largest:g} m; particles that fill a '
+            "mesh are on one lattice and have one radius: use a mesh for each"
+        )
+    return largest
 
 
 def places_inside(

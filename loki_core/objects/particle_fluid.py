@@ -161,11 +161,13 @@ class ParticleFluid(Operator):
     def time_step_limit(self) -> float:
         """Particles move a few spacings in a substep at most [s]."""
         particles = self.target.particles
-        speed = float(largest_speed(particles.local("velocity")))
-        if not speed > 0.0:
+        sources = self.target.fluid_sources
+        speeds = [float(largest_speed(particles.local("velocity"))), *(s.speed for s in sources)]
+        if not max(speeds) > 0.0:
             return np.inf
-        radius = float(particles.local("radius").min())
-        return float(self.settings.largest_motion * np.cbrt(BALL) * radius / speed)
+        radii = [s.radius for s in sources]
+        radius = float(np.min(particles.local("radius"), initial=min(radii, default=np.inf)))
+        return float(self.settings.largest_motion * np.cbrt(BALL) * radius / max(speeds))
 
 
 class FluidStep:
@@ -204,6 +206,42 @@ class FluidStep:
         return float(-self.dt * self.dt / (self._moment * density))
 
     # -- neighbours ------------------------------------------------------------------------
+
+    def begin(self, skin: float) -> Array:
+        """Stop what has met a Collider on its way, and list neighbours. Collective.
+
+        Returns:
+            What places were moved by [3, places] m.
+        """
+        particles = self.particles
+        moved: Array = np.zeros((3, particles.count), particles.dtype)
+        caught = self._catch(self.action.walls(), moved)
+        self.list_neighbours(skin, np.ascontiguousarray(moved.T) if caught else None)
+        way: Array = np.zeros((3, self.search.places), particles.dtype)
+        if particles.domain.comm.any(caught):
+            way = np.ascontiguousarray(self.search.gather(np.ascontiguousarray(moved.T)).T)
+        self.note_places(way)
+        return way
+
+    def end(self, way: Array) -> Array:
+        """Leave positions in the particles' channel; returns by how much rows moved [count, 3] m.
+
+        What corrections have moved through a Collider is brought back.
+        """
+        particles, search = self.particles, self.search
+        search.scatter(search.packed[:, :3], particles.local("position"))
+        moved: Array = np.zeros((particles.count, 3), particles.dtype)
+        search.scatter(way.T, moved)
+        if self.walls.colliders:
+            rows = np.ascontiguousarray(moved.T)
+            if self._catch(self.walls, rows):
+                moved = rows.T
+        return moved
+
+    def _catch(self, walls: ParticleWalls, moved: Array) -> bool:
+        """Stop rows that have met a Collider on their ways; moved [3, count] m is added to."""
+        local = self.particles.local
+        return walls.catch(local("position"), local("velocity"), self.reach, moved, self.dt)
 
     def list_neighbours(self, skin: float, moved: Array | None = None) -> None:
         """List neighbours, and walls, at the present positions. Collective.

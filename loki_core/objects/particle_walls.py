@@ -22,6 +22,7 @@ from loki_core.kernels.particle_walls import (
     sample_channel,
     stop_at_box,
     stop_at_field,
+    stop_on_the_way,
 )
 from loki_core.kernels.smoothing import Prototype
 from loki_core.objects.body_collider import FRICTION, BodyCollider
@@ -84,21 +85,60 @@ class ParticleWalls:
             self.start -= moved[rows]
         self.open = np.ones(len(self.near))
         self.gradient = np.zeros((len(self.near), 3))
-        self.drift, self.rough = [], []
-        for one in self.colliders:
-            drift = np.empty((len(self.near), 3))
-            self._sample(one, "velocity", packed, drift)
-            self.drift.append(dt * drift)
-            rough = np.full((len(self.near), 1), float(one.settings.friction))
-            if FRICTION in one.field.channels:
-                self._sample(one, FRICTION, packed, rough)
-            self.rough.append(np.ascontiguousarray(rough[:, 0]))
+        surfaces = [self._surface(one, packed, self.near, dt) for one in self.colliders]
+        self.drift = [drift for drift, _ in surfaces]
+        self.rough = [rough for _, rough in surfaces]
 
-    def _sample(self, one: BodyCollider, name: str, packed: Array, sampled: Array) -> None:
+    def catch(
+        self, position: Array, velocity: Array, support: Array, moved: Array, dt: float
+    ) -> bool:
+        """Stop what has met a Collider on its way here; returns whether any has.
+
+        Args:
+            position: Of rows at the end of their ways [m], [count, 3], which are changed.
+            velocity: That brought them here [m/s], [count, 3].
+            support: Reach of their kernels [m], [count].
+            moved: What corrections have moved rows by since [m], [3, count], which is added to.
+        """
+        keep, caught = 0.5 * self.spacing, False
+        if not self.colliders:
+            return caught
+        own = np.linalg.norm(dt * velocity + moved.T, axis=1)
+        for one in self.colliders:
+            way = own + dt * one.speed  # as the surface sees it, at most
+            # What goes less than that passes the middle of no wall, and is pushed back as it is.
+            far: NDArray[np.int32] = np.flatnonzero(way > keep * support).astype(np.int32)
+            closest = np.full(len(far), FAR)
+            distance_to_field(*_field(one), position, far, closest)
+            near = far[closest < way[far] + keep * support[far]]
+            if not len(near):
+                continue
+            start = position[near] - dt * velocity[near].astype(np.float64) - moved[:, near].T
+            drift, rough = self._surface(one, position, near, dt)
+            count = stop_on_the_way(
+                *_field(one), near, support, keep, rough, start, drift, position, moved
+            )
+            caught |= count > 0
+        return caught
+
+    def _surface(
+        self, one: BodyCollider, packed: Array, near: NDArray[np.int32], dt: float
+    ) -> tuple[Array, Array]:
+        """How far a Collider's surface moves in the step [n, 3] m, and how rough it is [n]."""
+        drift = np.empty((len(near), 3))
+        self._sample(one, "velocity", packed, near, drift)
+        rough = np.full((len(near), 1), float(one.settings.friction))
+        if FRICTION in one.field.channels:
+            self._sample(one, FRICTION, packed, near, rough)
+        return dt * drift, np.ascontiguousarray(rough[:, 0])
+
+    def _sample(
+        self, one: BodyCollider, name: str, packed: Array, near: Array, sampled: Array
+    ) -> None:
         volume = one.field.volume
         sample_channel(
             *volume.buckets.table, volume.with_ghosts("primitive"), volume.with_ghosts(name),
-            one.field.voxel_size, packed, self.near, sampled,
+            one.field.voxel_size, packed, near, sampled,
         )  # fmt: skip
 
     def add_density(self, search: NeighbourSearch, density: Array) -> None:

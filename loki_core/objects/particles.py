@@ -282,10 +282,11 @@ class Particles(Joinable):
     def _fill(self, mesh: Any, label: str) -> Points:
         """The points of a fluid that fill a mesh but for Colliders, with what is painted there."""
         from loki_core.objects.mesh_to_particles import Nearest, channels_of
-        from loki_core.objects.particle_filling import places_inside
+        from loki_core.objects.particle_filling import painted_radius, places_inside
         from loki_core.objects.triangles import Triangles
 
-        domain, spacing = self.scope.domain, np.cbrt(BALL) * float(self.settings.radius)
+        domain = self.scope.domain
+        spacing = np.cbrt(BALL) * painted_radius(mesh, float(self.settings.radius), label=label)
         relative = domain.to_relative(mesh.positions)
         placed = Triangles.of(mesh, label=label).at(relative, label=label)
         place = places_inside(placed, domain, float(spacing), label=label)

@@ -14,6 +14,8 @@ from loki_core.data.surface import Surface
 from loki_core.errors import InputError
 from loki_core.operators.operator import Operator
 
+Array = NDArray[Any]
+
 
 def no_faces() -> Surface:
     """A mesh that holds nothing."""
@@ -77,3 +79,73 @@ class LiquidMesh(Operator):
         chosen = np.all((coords >= lower) & (coords <= upper), axis=1)
         counts = np.diff(particles.offsets[: len(coords) + 1])
         return np.repeat(chosen, counts)
+
+
+class SourceMesh(LiquidMesh):
+    """A mesh that one liquid comes out of.
+
+    Attributes:
+        debt: Volume that is due [m^3], where a flux is given.
+    """
+
+    def __init__(self, behavior: Any, target: Any) -> None:
+        super().__init__(behavior, target)
+        self.debt = 0.0
+        if behavior.channels:
+            from loki_core.objects.mesh_to_particles import make_room
+
+            make_room(target.particles, self.mesh, behavior.channels, label=self.label)
+
+    #: Thickness of the thinnest shell [m].
+    thinnest: float
+
+    @property
+    def shell(self) -> float | None:
+        """Thickness of the shell [m], if it is one."""
+        if self.behavior.mode != "shell":
+            return None
+        return max(float(self.settings.thickness), self.thinnest)
+
+    @property
+    def speed(self) -> float:
+        """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
+        from loki_core.objects.mesh_to_particles import channels_of
+
+        given = float(np.linalg.norm(self.settings.velocity))
+        given += abs(float(self.settings.normal_velocity))
+        _, own = channels_of(self.mesh).get("velocity", ("", np.zeros((0, 3))))
+        return given + float(np.linalg.norm(own, axis=-1).max(initial=0.0))
+
+    def carried(self, place: Array, placed: Any) -> dict[str, Array]:
+        """Velocity of new particles at places [n, 3], and the mesh's channels that they have."""
+        from loki_core.objects.mesh_to_particles import Nearest
+
+        velocity = np.tile(np.asarray(self.settings.velocity, np.float64), (len(place), 1))
+        mesh, along = self.mesh, float(self.settings.normal_velocity)
+        if not len(place) or not (along or any(mesh.channels.values())):
+            return {"velocity": velocity}
+        nearest = Nearest(placed, place)
+        values = nearest.channels(mesh, self.target.particles, label=self.label)
+        velocity += values.pop("velocity", np.zeros(3))
+        if along:
+            velocity += along * nearest.normals()
+        return {**values, "velocity": velocity}
+
+    def within_flux(self, count: int, volume: float, dt: float) -> int:
+        """How many of `count` particles of a volume [m^3] the flux lets out in a step."""
+        if self.settings.flux is None:
+            return count
+        due = float(self.settings.flux) * dt
+        self.debt += due
+        count = min(int(self.debt / volume + 1e-9), count)
+        # What finds no room now comes later, but not all at once.
+        self.debt = min(self.debt - count * volume, due + volume)
+        return count
+
+    def state(self) -> dict[str, Any]:
+        """What is due."""
+        return {"debt": self.debt}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take it back."""
+        self.debt = float(state.get("debt", 0.0))

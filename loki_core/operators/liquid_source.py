@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
-from loki_core.operators.liquid_mesh import LiquidMesh, no_faces
+from loki_core.operators.liquid_mesh import SourceMesh, no_faces
 from loki_core.pipeline.task import Step
 
 Array = NDArray[Any]
@@ -73,21 +73,16 @@ class LiquidSource(Behavior, kind="operator"):
         return super().create(scope) + [ParticleFluidSource(self, item) for item in fluids]
 
 
-class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
+class LiquidSourceAction(SourceMesh, behavior=LiquidSource):
     """Fills one liquid from the source."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        self.debt = 0.0  # volume that is due [m^3]
         self._places = np.empty((0, 3))
         self._places_of: tuple[Any, ...] = (None,)  # what they were found for
         self._free = np.empty((0, 3))  # of them
         self._free_of: list[Any] = []  # the places, and the solids that they are outside of
         target.liquid_sources.append(self)
-        if behavior.channels:
-            from loki_core.objects.mesh_to_particles import make_room
-
-            make_room(target.particles, self.mesh, behavior.channels, label=self.label)
 
     def emit(self, step: Step) -> None:
         """Add what is missing in the source. The particles are in their Buckets. Collective."""
@@ -100,44 +95,17 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         missing = target.scope.domain.comm.total(len(place) - present)
         place = self._due(place[~taken], missing, step)
         target.account.note("emitted", len(place))
-        add_particles(target, place, self._values(place, placed))
+        add_particles(target, place, self.carried(place, placed))
 
     @property
-    def speed(self) -> float:
-        """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
-        from loki_core.objects.mesh_to_particles import channels_of
-
-        given = float(np.linalg.norm(self.settings.velocity))
-        given += abs(float(self.settings.normal_velocity))
-        _, own = channels_of(self.mesh).get("velocity", ("", np.zeros((0, 3))))
-        return given + float(np.linalg.norm(own, axis=-1).max(initial=0.0))
-
-    @property
-    def shell(self) -> float | None:
-        """Thickness of the shell [m], if it is one."""
-        if self.behavior.mode != "shell":
-            return None
-        return max(float(self.settings.thickness), float(self.target.voxel_size))
+    def thinnest(self) -> float:  # type: ignore[override]
+        """A voxel."""
+        return float(self.target.voxel_size)
 
     @property
     def reach(self) -> float:  # type: ignore[override]
         """How far from its faces the source reaches [m]."""
         return 0.5 * (self.shell or 0.0)
-
-    def _values(self, place: Array, placed: Any) -> dict[str, Array]:
-        """What new particles carry."""
-        from loki_core.objects.mesh_to_particles import Nearest
-
-        velocity = np.tile(np.asarray(self.settings.velocity, np.float64), (len(place), 1))
-        mesh, along = self.mesh, float(self.settings.normal_velocity)
-        if not len(place) or not (along or any(mesh.channels.values())):
-            return {"velocity": velocity}
-        nearest = Nearest(placed, place)
-        values = nearest.channels(mesh, self.target.particles, label=self.label)
-        velocity += values.pop("velocity", np.zeros(3))
-        if along:
-            velocity += along * nearest.normals()
-        return {**values, "velocity": velocity}
 
     def _inside(self, placed: Any) -> Array:
         """Places in the source, in Buckets of this rank; found anew when the mesh is another."""
@@ -201,8 +169,7 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         Args:
             missing: Particles that the whole source lacks.
         """
-        flux, room = self.settings.flux, self._room()
-        target = self.target
+        room, target = self._room(), self.target
         comm, volume = target.scope.domain.comm, target.particle_volume
         total = comm.total(len(place))
         count = max(0, min(missing, total))
@@ -212,11 +179,7 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
                 f"{self.path}: the liquid has {self.settings.capacity:,} particles, its capacity; "
                 "nothing more comes out of the source while it has them"
             )
-        if flux is not None:
-            self.debt += float(flux) * step.dt
-            count = min(int(self.debt / volume + 1e-9), count)
-            # What finds no room now comes later, but not all at once.
-            self.debt = min(self.debt - count * volume, float(flux) * step.dt + volume)
+        count = self.within_flux(count, volume, step.dt)
         if count in (0, total):
             return place[: len(place) if count else 0]
         drawn = _draw(place, target, step, self.path)
@@ -231,14 +194,6 @@ class LiquidSourceAction(LiquidMesh, behavior=LiquidSource):
         target = self.target
         present: int = target.scope.domain.comm.total(target.particles.count)
         return max(0, int(self.settings.capacity) - present)
-
-    def state(self) -> dict[str, Any]:
-        """What is due."""
-        return {"debt": self.debt}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Take it back."""
-        self.debt = float(state.get("debt", 0.0))
 
 
 def _codes(place: Array, spacing: float) -> NDArray[np.int64]:

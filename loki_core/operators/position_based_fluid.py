@@ -45,8 +45,8 @@ Array = NDArray[Any]
 SKIN = 0.06
 #: Compression that one iteration answers; more is answered by several.
 MOST_ERROR = 0.2
-#: Way of a particle in one iteration, over its support.
-FURTHEST = 0.5
+#: Way of a particle in one iteration, over its support: what is squeezed is not shot away.
+FURTHEST = 0.1
 #: Largest eigenvalue of the multipliers' system over the prototype's diagonal: 3.2 on a lattice,
 #: and 8.6 for particles that are a quarter of a spacing away from it.
 LARGEST_EIGENVALUE = 8.0
@@ -126,11 +126,9 @@ class _Solve(FluidStep):
     def run(self) -> None:
         """Correct, and leave the result in the particles' channels. Collective."""
         particles, kind, search = self.particles, self.particles.dtype, self.search
-        self.list_neighbours(SKIN)
-        self.way = np.zeros((3, search.places), kind)
+        self.way = self.begin(SKIN)
         self.applied = np.zeros(search.places, kind)
         self.stiffness = self.prototype_stiffness()
-        self.note_places(self.way)
         for momentum, strength in chebyshev_steps(
             int(self.settings.iterations), LARGEST_EIGENVALUE / float(self.settings.relaxation)
         ):
@@ -138,10 +136,7 @@ class _Solve(FluidStep):
             self._iterate(momentum, strength)
         if self._keep_lists():
             self.measure_density()
-        moved: Array = np.zeros((particles.count, 3), kind)
-        search.scatter(self.way.T, moved)
-        particles.local("velocity")[:] += moved / kind.type(self.dt)
-        search.scatter(search.packed[:, :3], particles.local("position"))
+        particles.local("velocity")[:] += self.end(self.way) / kind.type(self.dt)
         self.applied /= kind.type(self.pressure_scale)
         search.scatter(self.applied, particles.local("pressure"))
         search.scatter(self.density, particles.local("density_ratio"))

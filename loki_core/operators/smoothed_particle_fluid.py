@@ -178,9 +178,8 @@ class _Solve(FluidStep):
     def run(self) -> None:
         """Move, and leave the result in the particles' channels. Collective."""
         particles, kind, search = self.particles, self.particles.dtype, self.search
-        self.list_neighbours(SKIN)
+        self.way = self.begin(SKIN)
         self._apply_forces()
-        self.way = np.zeros((3, search.places), kind)
         tolerance = float(self.settings.tolerance)
         self.measure_density()
         self.stiffness = self.measure_stiffness()
@@ -194,8 +193,8 @@ class _Solve(FluidStep):
         search.scatter(applied / kind.type(self.pressure_scale), particles.local("pressure"))
         nothing: Array = np.zeros(search.places, kind)
         self._project(np.ones(1, kind), nothing, tolerance)
+        self.end(self.way)
         particles.local("velocity")[:] += moved / kind.type(self.dt)
-        search.scatter(search.packed[:, :3], particles.local("position"))
         search.scatter(self.density, particles.local("density_ratio"))
         particles.wrap()
 
@@ -206,7 +205,6 @@ class _Solve(FluidStep):
         search, settings, kind = self.search, self.settings, self.particles.dtype
         tension, viscosity = float(settings.surface_tension), float(settings.viscosity)
         viscosity = max(viscosity, self._least_viscosity(tension))
-        self.note_places(np.zeros((3, search.places), kind))
         if tension == 0.0 and viscosity == 0.0:
             return
         self.velocity: Array = np.zeros((search.places, 4), kind)
@@ -222,7 +220,7 @@ class _Solve(FluidStep):
         search.packed[:, :3] += change
         search.share(search.packed, moves=True)
         search.scatter(self.velocity[:, :3], self.particles.local("velocity"))
-        self.note_places(np.ascontiguousarray(-change.T))
+        self.note_places(self.way - change.T)
 
     def _least_viscosity(self, tension: float) -> float:
         """Viscosity [m^2/s] that takes away what the disorder of particles brings in.

@@ -146,3 +146,101 @@ def test_a_mesh_for_too_many_particles_is_refused():
     )
     with pytest.raises(InputError, match=r"room for 2\.4e\+14 particles"):
         lk.Solver(setup, {"drop": sphere_mesh(0.5)})
+
+
+def falling_jet(**parts):
+    nozzle = box_mesh((0.0, 0.0, 0.0), (4 * D, 0.3, 4 * D))
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, -1.0, 0.0))
+    return solver_of(
+        source, lk.GravityForce(acceleration=(0.0, -G, 0.0)), inputs={"nozzle": nozzle}, **parts
+    )
+
+
+def test_gravity_draws_no_more_out_of_a_source_than_its_velocity_brings():
+    solver = falling_jet()
+    solver.run(50)  # a second
+    expected = (1.0 * 1.0 + 0.3) * 16.0 / D
+    assert len(solver.read("P", "id")) == pytest.approx(expected, rel=0.03)
+
+
+def test_a_resumed_source_goes_on_bit_for_bit():
+    whole, first = falling_jet(), falling_jet()
+    whole.run(12)
+    first.run(5)
+    second = falling_jet()
+    second.restore(first.state())
+    second.run(7)
+    for name in ("position", "velocity", "id"):
+        np.testing.assert_array_equal(second.read("P", name), whole.read("P", name))
+
+
+def test_a_source_without_velocity_is_kept_full():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (4 * D, 4 * D, 4 * D))
+    gravity = lk.GravityForce(acceleration=(0.0, -G, 0.0))
+    solver = solver_of(lk.LiquidSource(source="nozzle"), gravity, inputs={"nozzle": nozzle})
+    solver.run(25)
+    y = solver.read("P", "position")[:, 1]
+    assert np.count_nonzero(y > 0.0) >= 48  # of 64
+    assert len(y) > 3 * 64
+
+
+def test_the_first_substeps_are_short_enough_for_what_comes_out_of_a_source():
+    nozzle = box_mesh((0.0, 0.0, 0.0), (4 * D, 0.3, 4 * D))
+    source = lk.LiquidSource(source="nozzle", velocity=(0.0, -4.0, 0.0))
+    setup = lk.SolverSetup(
+        "t", lk.ParticleObject(name="P", radius=radius_of(D)), lk.PositionBasedFluid(), source,
+        frames_per_second=10.0, adaptive_substeps=True, max_substeps=20,
+    )  # fmt: skip
+    solver = lk.Solver(setup, {"nozzle": nozzle})
+    solver.run(1)
+    first = 2 * D / 4.0  # s, in which the source is filled: particles go two spacings a substep
+    expected = (0.3 + 4.0 * (0.1 - first)) * 16.0 / D
+    assert len(solver.read("P", "id")) == pytest.approx(expected, rel=0.05)
+
+
+def test_sources_of_one_fluid_may_differ_in_resolution():
+    fine, coarse = (box_mesh((x, 0.0, 0.0), (x + 0.4, 0.4, 0.4)) for x in (0.0, 1.0))
+    fine.set_channel("detail", "radius", [radius_of(0.5 * D)])
+    fine.set_channel("detail", "density", [500.0])
+    solver = solver_of(
+        lk.LiquidSource(name="A", source="fine"), lk.LiquidSource(name="B", source="coarse"),
+        inputs={"fine": fine, "coarse": coarse},
+    )  # fmt: skip
+    solver.run(1)
+    x, radius = solver.read("P", "position")[:, 0], solver.read("P", "radius")
+    assert np.count_nonzero(x < 0.5) == 8 * np.count_nonzero(x > 0.5) == 8 * 512
+    np.testing.assert_allclose(radius[x < 0.5], radius_of(0.5 * D), rtol=1e-6)
+    np.testing.assert_allclose(solver.read("P", "mass")[x < 0.5].sum(), 500.0 * 0.064, rtol=1e-5)
+    np.testing.assert_allclose(solver.read("P", "density_ratio"), 1.0, atol=0.75)
+
+
+@pytest.mark.parametrize(
+    "radius, words", [([0.01] * 7 + [0.02], "from 0.01 to 0.02 m"), ([-0.01] * 8, "has -0.01 m")]
+)
+def test_a_source_has_one_radius(radius, words):
+    nozzle = box_mesh((0.0, 0.0, 0.0), (0.4, 0.4, 0.4))
+    nozzle.set_channel("point", "radius", radius)
+    solver = solver_of(lk.LiquidSource(source="nozzle"), inputs={"nozzle": nozzle})
+    with pytest.raises(InputError, match=words):
+        solver.run(1)
+
+
+@pytest.mark.parametrize("iterations", [5, 20])
+def test_a_jet_that_meets_a_plate_gains_no_energy(iterations):
+    """Along streamlines v^2 / 2 + g y stays (Bernoulli); what is squeezed is not shot away."""
+    speed, height = 3.0, 0.8
+    nozzle = box_mesh((-2 * D, height - 0.2, -2 * D), (2 * D, height, 2 * D))
+    plate = box_mesh((-2.0, -0.2, -2.0), (2.0, 0.0, 2.0))
+    setup = lk.SolverSetup(
+        "t", lk.ParticleObject(name="P", radius=radius_of(D)),
+        lk.PositionBasedFluid(iterations=iterations), lk.Collider(input="plate"),
+        lk.LiquidSource(source="nozzle", velocity=(0.0, -speed, 0.0)),
+        lk.GravityForce(acceleration=(0.0, -G, 0.0)), adaptive_substeps=True, max_substeps=32,
+    )  # fmt: skip
+    solver = lk.Solver(setup, {"nozzle": nozzle, "plate": plate})
+    for _ in range(12):
+        solver.run(1)
+        v, y = solver.read("P", "velocity").astype(np.float64), solver.read("P", "position")[:, 1]
+        energy = (0.5 * (v**2).sum(axis=1) + G * y) / (0.5 * speed**2 + G * height)
+        assert np.quantile(energy, 0.998) < 1.1
+        assert energy.max() < 1.5

@@ -255,3 +255,31 @@ def test_only_one_fluid_acts_on_an_object():
     )
     solver = lk.Solver(setup, {"p": lk.Points(block(2, 2, 2, spacing=0.01))})
     assert list(solver.actions) == ["Inner/SmoothedParticleFluid"]
+
+
+@pytest.mark.parametrize("kind", [lk.PositionBasedFluid, lk.SmoothedParticleFluid])
+@pytest.mark.parametrize("thickness", [0.2, 0.02])
+def test_no_wall_is_too_thin_to_be_met(kind, thickness):
+    """Particles that go three spacings a step meet a plate of a fifth of a spacing."""
+    d = 0.1
+    points = lk.Points(block(5, 3, 5, spacing=d, corner=(0.0, 0.5, 0.0)))
+    points.set_channel("point", "velocity", np.tile((2.0, -15.0, 0.0), (75, 1)))
+    plate = box_mesh((-3.0, -thickness, -3.0), (3.0, 0.0, 3.0))
+    solver = fluid(points, radius=radius_of(d), collider=plate, kind=kind, fps=50.0)
+    solver.run(8)
+    x = read(solver, "position")
+    assert x[:, 1].min() > 0.0
+    assert read(solver, "velocity")[:, 0].mean() == pytest.approx(2.0, rel=0.1)  # it is smooth
+
+
+def test_a_thin_plate_that_moves_takes_particles_along():
+    d = 0.1
+    points = block(4, 4, 4, spacing=d, corner=(0.05, 0.0, 0.0))
+
+    def plate(frame):
+        x = 0.25 * (frame - 1)  # two and a half spacings a step
+        return box_mesh((x - 0.03, -2.0, -2.0), (x, 2.0, 2.0))
+
+    solver = fluid(points, radius=radius_of(d), collider=plate)
+    solver.run(6)
+    assert read(solver, "position")[:, 0].min() > 0.25 * 6
