@@ -208,11 +208,16 @@ def memory_figures(n: int) -> Figures:
 
 
 def droplet_figures(count: int) -> Figures:
-    """Measure droplets that collide; their number changes, and all count."""
-    case = {"scene": "spray", "count": count, "warm": 0}
+    """Measure droplets that collide; their number changes, and all count.
+
+    They were put at random, so that in the first frame every second one meets another; what is
+    measured is the spray that is left.
+    """
+    case = {"scene": "spray", "count": count, "warm": 1}
     how = (
         f"{count} droplets at first, which fill {100 * SPRAY_FILLED:g} % of a cube and fly at "
-        f"{SPRAY_SPEED:g} m/s along each axis, {STEPS} steps of {1e3 * SPRAY_STEP:g} ms"
+        f"{SPRAY_SPEED:g} m/s along each axis, {STEPS} steps of {1e3 * SPRAY_STEP:g} ms after the "
+        "same number"
     )
     try:
         found = measure(case)

@@ -43,6 +43,8 @@ class ParticleChannel:
         default: What new particles get when nothing is given.
         values: Storage, shape [capacity, *shape].
         ghosts_current: Whether the ghosts equal their owners.
+        is_scratch: Whether it means nothing from one substep to the next: it is not part of a
+            state, not sorted, and has no storage until it is asked for.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ParticleChannel:
     default: Any
     values: Array = field(repr=False)
     ghosts_current: bool = True
+    is_scratch: bool = False
 
     @property
     def bytes_per_particle(self) -> int:
@@ -89,7 +92,13 @@ class ParticleSystem:
     # -- channels --------------------------------------------------------------------------
 
     def add_channel(
-        self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = (), *, default: Any = 0
+        self,
+        name: str,
+        dtype: DTypeLike,
+        shape: tuple[int, ...] = (),
+        *,
+        default: Any = 0,
+        is_scratch: bool = False,
     ) -> None:
         """Add a channel, filled with `default`; adding the same one again does nothing."""
         dtype = np.dtype(dtype)
@@ -103,9 +112,22 @@ class ParticleSystem:
                     f"it cannot be {dtype}{list(shape)} too"
                 )
             return
-        values = np.empty((self.capacity, *shape), dtype)
-        values[: self.count + self.ghost_count] = default
-        self.channels[name] = ParticleChannel(name, dtype, shape, default, values)
+        values = np.empty((0, *shape), dtype)
+        one = ParticleChannel(name, dtype, shape, default, values, is_scratch=is_scratch)
+        self.channels[name] = one
+        if not is_scratch:
+            self._store(one)
+
+    def _store(self, channel: ParticleChannel) -> None:
+        """Make room for a channel's values, which are its default."""
+        channel.values = np.empty((self.capacity, *channel.shape), channel.dtype)
+        channel.values[: self.count + self.ghost_count] = channel.default
+
+    def release_scratch(self) -> None:
+        """Free the storage of scratch channels, where nothing needs them in this substep."""
+        for channel in self.channels.values():
+            if channel.is_scratch:
+                channel.values = channel.values[:0].copy()
 
     def store_as(self, dtype: DTypeLike) -> None:
         """Keep all floating-point channels in another precision, before there are particles."""
@@ -123,7 +145,10 @@ class ParticleSystem:
             raise InputError(
                 f'{self.name} has no channel "{name}"{did_you_mean(name, self.channels)}'
             )
-        return self.channels[name]
+        found = self.channels[name]
+        if found.is_scratch and len(found.values) < self.capacity:
+            self._store(found)
+        return found
 
     def local(self, name: str) -> Array:
         """Local particles' values, shape [count, ...]."""
@@ -158,7 +183,8 @@ class ParticleSystem:
         self._reserve(self.count + new)
         rows = slice(self.count, self.count + new)
         for name, channel in self.channels.items():
-            channel.values[rows] = values.get(name, channel.default)
+            if len(channel.values) or not channel.is_scratch:
+                channel.values[rows] = values.get(name, channel.default)
         self.channels["id"].values[rows] = ids
         if self._removed is not None:
             self._removed = np.concatenate((self._removed, np.zeros(new, dtype=bool)))
@@ -291,6 +317,10 @@ class ParticleSystem:
         self.offsets = order.offsets
         return order.coords, order.keys
 
+    def _kept_channels(self) -> dict[str, ParticleChannel]:
+        """Those that particles take along."""
+        return {name: one for name, one in self.channels.items() if not one.is_scratch}
+
     def _reorder(self, permutation: NDArray[np.uint32]) -> None:
         """Gather every channel through the permutation, with one channel of scratch.
 
@@ -298,7 +328,7 @@ class ParticleSystem:
         """
         new_count = len(permutation)
         by_width: dict[int, list[ParticleChannel]] = {}
-        for channel in self.channels.values():
+        for channel in self._kept_channels().values():
             by_width.setdefault(channel.bytes_per_particle, []).append(channel)
         for width, channels in by_width.items():
             scratch = np.empty(self.capacity * width, np.uint8)
@@ -326,19 +356,19 @@ class ParticleSystem:
             return coords, keys
         kept = slice(int(runs[comm.rank]), int(runs[comm.rank + 1]))
         arrived: dict[str, Array] = {}
-        for name, channel in self.channels.items():
+        for name, channel in self._kept_channels().items():
             parts = [
                 channel.values[runs[r] : runs[r + 1]] if r != comm.rank else channel.values[:0]
                 for r in range(comm.size)
             ]
             received = comm.all_to_all([part.reshape(-1) for part in parts])
             arrived[name] = np.concatenate(received).reshape(-1, *channel.shape)
-        for channel in self.channels.values():
+        for channel in self._kept_channels().values():
             channel.values[: kept.stop - kept.start] = channel.values[kept].copy()
         self.count = kept.stop - kept.start
         new = len(arrived["id"])
         self._reserve(self.count + new)
-        for name, channel in self.channels.items():
+        for name, channel in self._kept_channels().items():
             channel.values[self.count : self.count + new] = arrived[name]
         self.count += new
         return self._sort()
@@ -364,7 +394,7 @@ class ParticleSystem:
             return None
         pending = []
         for name in stale:
-            values = self.channels[name].values
+            values = self.channel(name).values
             sends = {
                 rank: np.ascontiguousarray(values[rows]) for rank, rows in self._send_rows.items()
             }
@@ -442,6 +472,8 @@ class ParticleSystem:
     def _resize(self, capacity: int) -> None:
         used = min(self.count + self.ghost_count, capacity)
         for channel in self.channels.values():
+            if channel.is_scratch and not len(channel.values):
+                continue
             values = np.empty((capacity, *channel.shape), channel.dtype)
             values[:used] = channel.values[:used]
             channel.values = values
@@ -449,7 +481,8 @@ class ParticleSystem:
 
     def memory(self) -> dict[str, int]:
         """Bytes held: channels of local particles, tables, unused capacity, ghosts."""
-        width = sum(channel.bytes_per_particle for channel in self.channels.values())
+        stored = [one for one in self.channels.values() if len(one.values)]
+        width = sum(channel.bytes_per_particle for channel in stored)
         return {
             "channels": width * self.count,
             "tables": self.offsets.nbytes + self.buckets.memory(),
@@ -466,7 +499,7 @@ class ParticleSystem:
         return {
             "channels": {
                 name: self.local(name).copy() if whole else self.local(name)[kept]
-                for name in self.channels
+                for name in self._kept_channels()
             },
             "next_id": self.next_id,
         }

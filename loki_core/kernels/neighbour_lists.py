@@ -24,7 +24,7 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.lanes import LANES, append_lanes, at_least, bits_below, lanes_at
 
 CELLS = 4  # search cells along the edge of a block, each of 2^3 sort cells
-CLUSTERS_PER_CHUNK = 128
+RUN = 4096  # own places that are summed one after the other, whichever thread does it
 
 
 @parallel_kernel
@@ -65,7 +65,8 @@ def find_starts_of_block(
 @parallel_kernel
 def list_neighbours(
     clusters, xs, ys, zs, support, skin, largest, cell_size, table_keys, table_values, states,
-    order, starts, table_first, block_first, table_last, capacity, first, last, entries, overflow,
+    order, starts, table_first, block_first, table_last, width, capacity, first, last, entries,
+    used,
 ):  # fmt: skip
     """List, for every cluster, the places within reach of its box.
 
@@ -79,14 +80,16 @@ def list_neighbours(
             are table_first[c] : table_last[c].
         states, starts: Of the blocks of all classes; those of class c begin at block_first[c].
         order: Position along the curve of each sort cell, [states, 512].
-        capacity: Entries that a chunk of clusters has room for.
+        width: Clusters of a chunk, which one thread lists.
+        capacity: Entries that a chunk has room for.
         first, last: Filled: where the list of each cluster lies in `entries`, int64 [m].
-        overflow: Filled: how many entries a chunk would have needed if it has too few, [chunks].
+        used: Filled: how many entries each chunk needs, [chunks]; if it is more than there is room
+            for, the lists are void.
     """
-    for chunk in prange(overflow.shape[0]):
-        overflow[chunk] = list_chunk(
-            chunk * CLUSTERS_PER_CHUNK,
-            min((chunk + 1) * CLUSTERS_PER_CHUNK, clusters.shape[0]),
+    for chunk in prange(used.shape[0]):
+        used[chunk] = list_chunk(
+            chunk * width,
+            min((chunk + 1) * width, clusters.shape[0]),
             clusters, xs, ys, zs, support, skin, largest, cell_size, table_keys, table_values,
             states, order, starts, table_first, block_first, table_last,
             chunk * capacity, capacity, first, last, entries,
@@ -99,8 +102,9 @@ def list_chunk(
     states, order, starts, table_first, block_first, table_last, place, capacity, first, last,
     entries,
 ):  # fmt: skip
-    """List the neighbours of some clusters from `place` on; returns what there is no room for."""
+    """List the neighbours of some clusters from `place` on; returns the room that they need."""
     limit = place + capacity
+    start = place
     for c in range(begin, end):
         i = np.int64(clusters[c]) * LANES
         x0, x1 = bounds_of_lanes(xs, i)
@@ -119,7 +123,7 @@ def list_chunk(
                 states, order, starts, block_first[k], xs, ys, zs, place, limit, entries,
             )  # fmt: skip
         last[c] = place
-    return max(place + LANES - limit, 0)
+    return place + LANES - start
 
 
 @device
@@ -238,3 +242,8 @@ def scatter_places(own, rows, found, values):
         row = np.int64(rows[p])
         for c in range(values.shape[1]):
             values[row, c] = found[p, c]
+
+
+def run_count(own):
+    """How many runs own places [m] are, each of which is summed by itself."""
+    return -(-len(own) // RUN)

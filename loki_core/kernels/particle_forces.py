@@ -42,6 +42,7 @@ from loki_core.kernels.lanes import (
     store_lanes_of,
     vectors_of_cluster,
 )
+from loki_core.kernels.neighbour_lists import RUN
 
 #: r^2 over h^2 below which the line between two particles has no direction.
 CLOSE = 1.0e-6
@@ -229,3 +230,15 @@ def add_tension(gradient, normal, curvature, strength, weight, change):
         gain = strength * curvature[p] * normal[4 * p + 3] / own
         for axis in range(3):
             change[4 * p + axis] += gain * gradient[4 * p + axis]
+
+
+@parallel_kernel
+def multiply_vectors(own, packed, one, two, parts):
+    """Fill parts [runs of own] with sums of V a . b, of vectors in the first three columns."""
+    for run in prange(parts.shape[0]):
+        total = 0.0
+        for m in range(run * RUN, min((run + 1) * RUN, own.shape[0])):
+            p = np.int64(own[m])
+            product = np.float64(one[p, 0]) * two[p, 0] + np.float64(one[p, 1]) * two[p, 1]
+            total += packed[p, 3] * (product + np.float64(one[p, 2]) * two[p, 2])
+        parts[run] = total

@@ -174,12 +174,13 @@ def confine_one(
 
 @parallel_kernel
 def farthest_apart(own, first, second):
-    """Largest distance between places [3, n] of two lists, of own ones [m]."""
+    """Largest distance between places [3, n] of two lists, of own ones [m]; [3, 0] is zeros."""
     largest = 0.0
+    away = second.shape[1] > 0
     for m in prange(own.shape[0]):
         p = np.int64(own[m])
-        dx = first[0, p] - second[0, p]
-        dy = first[1, p] - second[1, p]
-        dz = first[2, p] - second[2, p]
+        dx = first[0, p] - (second[0, p] if away else 0.0)
+        dy = first[1, p] - (second[1, p] if away else 0.0)
+        dz = first[2, p] - (second[2, p] if away else 0.0)
         largest = max(largest, dx * dx + dy * dy + dz * dz)
     return math.sqrt(largest)

@@ -26,7 +26,6 @@ from loki_core.kernels.hilbert_tables import cell_order
 from loki_core.kernels.lanes import LANES
 from loki_core.kernels.neighbour_lists import (
     CELLS,
-    CLUSTERS_PER_CHUNK,
     find_cell_starts,
     gather_places,
     list_neighbours,
@@ -46,6 +45,7 @@ CURVE = "hilbert"  # clusters are compact along it
 CLASS_RATIO = 2.0
 #: Entries that a cluster is expected to have at first; what is not used is not touched.
 EXPECTED_ENTRIES = 160
+SMALLEST_CHUNK, MOST_CHUNKS = 128, 64  # of clusters, of which one thread makes lists at a time
 #: Most neighbours that all clusters of a rank together may have.
 LARGEST_LISTS = 1 << 33
 
@@ -93,6 +93,7 @@ class NeighbourSearch:
                 still be listed.
         """
         particles = self.particles
+        self.forget()
         self._skin = float(skin)
         largest = particles.domain.comm.maximum(float(support.max(initial=0.0)))
         self._refuse_wide(largest + skin)
@@ -109,6 +110,15 @@ class NeighbourSearch:
         except InputError as found:
             error = found
         particles.domain.comm.raise_together(error)
+
+    def forget(self) -> None:
+        """Free the lists: the next ones are made from positions alone."""
+        nothing: NDArray[np.int32] = np.empty(0, np.int32)
+        self.entries = self.rows = self.own = self.clusters = self._entry = self._sent = nothing
+        self.first = self.last = np.empty(0, np.int64)
+        self.support = np.empty(0, self.particles.dtype)
+        self.packed = np.empty((0, 4), self.particles.dtype)
+        self.places = 0
 
     def _refuse_wide(self, reach: float) -> None:
         domain = self.particles.domain
@@ -132,7 +142,7 @@ class NeighbourSearch:
         """Position, id, support, volume and row of all that may be near. Collective."""
         particles, kind = self.particles, self.particles.dtype
         position, ids = particles.local("position"), particles.local("id")
-        support, volume = support.astype(kind), volume.astype(kind)
+        support, volume = support.astype(kind, copy=False), volume.astype(kind, copy=False)
         if particles.domain.comm.size > 1:
             names = ("position", "id")
             self._refresh(names)
@@ -158,7 +168,7 @@ class NeighbourSearch:
     def _of_ghosts(self, values: Array) -> Array:
         """Values [count] with those of ghosts after them. Collective."""
         name = NEIGHBOUR_CHANNELS[0]
-        self.particles.add_channel(name, self.particles.dtype)
+        self.particles.add_channel(name, self.particles.dtype, is_scratch=True)
         self.particles.local(name)[:] = values
         self._refresh((name,))
         return self.particles.with_ghosts(name).copy()
@@ -281,22 +291,24 @@ class NeighbourSearch:
         )  # fmt: skip
         count = len(self.clusters)
         self.first, self.last = np.empty(count, np.int64), np.empty(count, np.int64)
-        chunks = -(-count // CLUSTERS_PER_CHUNK)
-        overflow = np.zeros(chunks, np.int64)
+        # Few chunks, since the fullest says how much room all have.
+        width = max(SMALLEST_CHUNK, -(-count // MOST_CHUNKS))
+        used = np.zeros(-(-count // width), np.int64)
         while True:
-            capacity = CLUSTERS_PER_CHUNK * self._per_cluster
-            if chunks * capacity > LARGEST_LISTS:
+            capacity = width * self._per_cluster
+            if len(used) * capacity > LARGEST_LISTS:
                 raise InputError(
                     f"{self.particles.name}: particles have too many neighbours, more than "
                     f"{self._per_cluster // 2} for each eight of them; are too many in one place, "
                     "or are some supports far larger than the others'?"
                 )
-            self.entries = np.empty(chunks * capacity, np.int32)
-            list_neighbours(*given, capacity, self.first, self.last, self.entries, overflow)
-            worst = int(overflow.max(initial=0))
-            if worst == 0:
+            self.entries = np.empty(len(used) * capacity, np.int32)
+            list_neighbours(*given, width, capacity, self.first, self.last, self.entries, used)
+            most = int(used.max(initial=0))
+            self._per_cluster = -(-most * 9 // (8 * width)) + LANES
+            if most <= capacity:
                 return
-            self._per_cluster += -(-worst * 9 // (8 * CLUSTERS_PER_CHUNK)) + 8
+            self.entries = self.entries[:0].copy()
 
     # -- values by place -------------------------------------------------------------------
 
@@ -322,7 +334,7 @@ class NeighbourSearch:
         if self.particles.domain.comm.size > 1:
             particles = self.particles
             name = NEIGHBOUR_CHANNELS[found.ndim - 1]
-            particles.add_channel(name, found.dtype, vectors.shape[1:])
+            particles.add_channel(name, found.dtype, vectors.shape[1:], is_scratch=True)
             scatter_places(self._sent, self.rows, _table(vectors), _table(particles.local(name)))
             self._refresh((name,))
             ghosts = particles.with_ghosts(name)[self.rows[self._ghost_places]]

@@ -44,6 +44,10 @@ TENSILE_REFERENCE = 0.8**4 * 1.8
 #: By how much all iterations together reduce errors from particle to particle; slower ones are
 #: reduced less, and the more so the larger this is.
 REDUCTION = 4.0
+#: Lists hold what is farther away by a part of a support, from the least to the largest; beyond,
+#: they are made anew. It grows when that is needed, and shrinks again while it is not.
+LEAST_SKIN, LARGEST_SKIN = 0.04, 0.08
+WIDER, NARROWER = 1.3, 0.98
 
 
 class FluidBehavior(Behavior, kind="operator", abstract=True, exclusive=True):
@@ -69,6 +73,7 @@ class ParticleFluid(Operator):
 
     Attributes:
         search: Neighbours, shared by all Operators on the same particles.
+        skin: How much farther than a support lists reach, over the largest support.
         body_colliders: Colliders enter themselves with the target.
     """
 
@@ -76,6 +81,7 @@ class ParticleFluid(Operator):
         super().__init__(behavior, target)
         target.fluid = self
         self.search = NeighbourSearch(target.particles)
+        self.skin = LEAST_SKIN
         target.derive_channel("pressure")
         target.derive_channel("density_ratio")
 
@@ -83,6 +89,14 @@ class ParticleFluid(Operator):
     def acts_on(cls, item: Any) -> bool:
         """Particles can be a fluid."""
         return hasattr(item, "derive_channel")
+
+    def state(self) -> dict[str, Any]:
+        """How far lists reach, by which sums are rounded otherwise."""
+        return {"skin": self.skin}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take it back."""
+        self.skin = float(state.get("skin", LEAST_SKIN))
 
     # -- sizes -----------------------------------------------------------------------------
 
@@ -94,16 +108,16 @@ class ParticleFluid(Operator):
     def volumes(self) -> Array:
         """Of each local particle [m^3]."""
         radius = self.target.particles.local("radius")
-        if len(radius) == 0 or np.ptp(radius) == 0.0:
-            return np.full(len(radius), BALL * float(radius[0] if len(radius) else 1.0) ** 3)
-        return np.asarray(BALL * radius.astype(np.float64) ** 3)
+        if len(radius) and np.ptp(radius) == 0.0:
+            return np.full(len(radius), BALL * float(radius[0]) ** 3, radius.dtype)
+        return np.asarray(BALL * radius.astype(np.float64) ** 3).astype(radius.dtype)
 
     def supports(self, volume: Array) -> Array:
         """Reach of each local particle's kernel [m]."""
-        if len(volume) == 0 or np.ptp(volume) == 0.0:
-            one = float(volume[0]) if len(volume) else 1.0
-            return np.full(len(volume), float(self.settings.support) * np.cbrt(one))
-        return np.asarray(float(self.settings.support) * np.cbrt(volume))
+        support = float(self.settings.support)
+        if len(volume) and np.ptp(volume) == 0.0:
+            return np.full(len(volume), support * np.cbrt(float(volume[0])), volume.dtype)
+        return np.asarray(support * np.cbrt(volume.astype(np.float64))).astype(volume.dtype)
 
     def density_ratios(self, volume: Array) -> Array:
         """Density of each particle over the Object's, [count], or [1] where all are the same.
@@ -121,6 +135,7 @@ class ParticleFluid(Operator):
     def see_neighbours(self, step: Step) -> None:
         """Let ghosts be where neighbours are looked for, after particles have moved. Collective."""
         particles = self.target.particles
+        particles.release_scratch()  # Forces have done their work
         domain = particles.domain
         if domain.comm.size == 1:
             return
@@ -188,6 +203,8 @@ class FluidStep:
     density: Array
     multiplier: Array
     stiffness: Array
+    _shift: Array
+    _listed_at: Array
 
     def __init__(self, action: ParticleFluid, step: Step) -> None:
         self.action, self.dt, self.settings = action, step.dt, action.settings
@@ -195,7 +212,9 @@ class FluidStep:
         self.volume = action.volumes()
         self.reach = action.supports(self.volume)
         lattice = action.prototype
-        self.norm, self._moment = lattice.norm, lattice.moment
+        self.norm, self.moment = lattice.norm, lattice.moment
+        comm = self.particles.domain.comm
+        self.largest_reach = comm.maximum(float(self.reach.max(initial=0.0)))
         self._stiffness = lattice.stiffness / float(self.settings.support) ** 2
         self._weight_of_rows = action.density_ratios(self.volume)
 
@@ -203,30 +222,33 @@ class FluidStep:
     def pressure_scale(self) -> float:
         """Multipliers of a whole step [m^2] over pressure [Pa]."""
         density = float(self.action.target.settings.density)
-        return float(-self.dt * self.dt / (self._moment * density))
+        return float(-self.dt * self.dt / (self.moment * density))
 
     # -- neighbours ------------------------------------------------------------------------
 
-    def begin(self, skin: float) -> Array:
+    def begin(self) -> Array:
         """Stop what has met a Collider on its way, and list neighbours. Collective.
 
         Returns:
             What places were moved by [3, places] m.
         """
-        particles = self.particles
-        moved: Array = np.zeros((3, particles.count), particles.dtype)
-        caught = self._catch(self.action.walls(), moved)
-        self.list_neighbours(skin, np.ascontiguousarray(moved.T) if caught else None)
+        particles, caught = self.particles, False
+        meets = len(self.action.target.body_colliders) > 0  # on every rank
+        moved: Array = np.zeros((3, particles.count if meets else 0), particles.dtype)
+        if meets:
+            caught = self._catch(self.action.walls(), moved)
+        self.list_neighbours(np.ascontiguousarray(moved.T) if caught else None)
         way: Array = np.zeros((3, self.search.places), particles.dtype)
-        if particles.domain.comm.any(caught):
+        if meets and particles.domain.comm.any(caught):
             way = np.ascontiguousarray(self.search.gather(np.ascontiguousarray(moved.T)).T)
         self.note_places(way)
+        self.action.skin = max(NARROWER * self.action.skin, LEAST_SKIN)
         return way
 
     def end(self, way: Array) -> Array:
         """Leave positions in the particles' channel; returns by how much rows moved [count, 3] m.
 
-        What corrections have moved through a Collider is brought back.
+        What corrections have moved through a Collider is brought back. Nothing is moved after it.
         """
         particles, search = self.particles, self.search
         search.scatter(search.packed[:, :3], particles.local("position"))
@@ -235,7 +257,8 @@ class FluidStep:
         if self.walls.colliders:
             rows = np.ascontiguousarray(moved.T)
             if self._catch(self.walls, rows):
-                moved = rows.T
+                moved = np.ascontiguousarray(rows.T)
+        self._shift, self._listed_at = self._shift[:, :0].copy(), self._listed_at[:, :0].copy()
         return moved
 
     def _catch(self, walls: ParticleWalls, moved: Array) -> bool:
@@ -243,16 +266,14 @@ class FluidStep:
         local = self.particles.local
         return walls.catch(local("position"), local("velocity"), self.reach, moved, self.dt)
 
-    def list_neighbours(self, skin: float, moved: Array | None = None) -> None:
+    def list_neighbours(self, moved: Array | None = None) -> None:
         """List neighbours, and walls, at the present positions. Collective.
 
         Args:
-            skin: How much farther than a support lists reach, over the largest support.
             moved: What corrections have moved rows by in this step already [m], [count, 3].
         """
         search, particles, kind = self.search, self.particles, self.particles.dtype
-        largest = particles.domain.comm.maximum(float(self.reach.max(initial=0.0)))
-        self._skin = skin * largest
+        self._skin = self.action.skin * self.largest_reach
         search.build(self.reach, self.volume, skin=self._skin)
         weight = self._weight_of_rows.astype(kind)
         self.weight = weight if len(weight) == 1 else search.gather(weight)
@@ -264,9 +285,9 @@ class FluidStep:
         self.walls.look(search, particles.local("velocity"), moved, self.dt)
         self.density = np.ones(search.places, kind)
         self.multiplier = np.zeros(search.places, kind)
-        self._shift: Array = np.zeros((3, search.places), kind)
+        self._shift = np.zeros((3, search.places), kind)
 
-    def renew_lists(self, skin: float, way: Array, *values: Array) -> tuple[Array, ...]:
+    def renew_lists(self, way: Array, *values: Array) -> tuple[Array, ...]:
         """List neighbours anew, and return arrays by place for the new places. Collective.
 
         Args:
@@ -280,7 +301,8 @@ class FluidStep:
             search.scatter(one, row)
             rows.append(row)
         search.scatter(search.packed[:, :3], particles.local("position"))
-        self.list_neighbours(skin, rows[0])
+        self.action.skin = min(WIDER * self.action.skin, LARGEST_SKIN)
+        self.list_neighbours(rows[0])
         found = [search.gather(row) for row in rows]
         found[0] = np.ascontiguousarray(found[0].T)
         self.note_places(found[0])
@@ -288,7 +310,7 @@ class FluidStep:
 
     def note_places(self, total: Array) -> None:
         """Note by how much places [3, places] had moved when neighbours were listed."""
-        self._listed_at = total.copy()
+        self._listed_at = total.copy() if total.any() else total[:, :0]
 
     def has_moved(self, total: Array) -> bool:
         """Whether any has moved so far since then that a neighbour may be missing. Collective."""
@@ -327,6 +349,15 @@ class FluidStep:
         move_places(self._shift, self.weight, search.support, furthest, search.packed, total)
         self.walls.stop(search, total)
         search.share(search.packed, moves=True)
+
+    def push_of(self, multiplier: Array) -> Array:
+        """What multipliers by place, none negative, pull places by, times weight [3, places] m."""
+        minus = -multiplier  # walls do not pull
+        self.search.share(minus)
+        correct_positions(*self.listed, minus, 0.0, TENSILE_REFERENCE, self._shift)
+        self.walls.add_push(minus, minus, self._shift)
+        push: Array = -self._shift
+        return push
 
     def prototype_stiffness(self) -> Array:
         """K of each place [m^2], of a filled neighbourhood; one for all where all are alike."""

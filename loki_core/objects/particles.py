@@ -175,11 +175,10 @@ class Particles(Joinable):
             ("radius", (), 1.0),
             ("age", (), 0.0),
             ("lifetime", (), np.inf),
-            ("force", (3,), 0.0),
-            ("start_velocity", (3,), 0.0),
-            ("change", (3,), 0.0),
         ):
             self.particles.add_channel(name, dtype, shape, default=default)
+        for name in ("force", "start_velocity", "change"):
+            self.particles.add_channel(name, dtype, (3,), is_scratch=True)
         self.particles.add_channel("alive", np.bool_, default=True)
         self.emission_debt = 0.0  # part of the next particle that is due
         self.derived: list[str] = []

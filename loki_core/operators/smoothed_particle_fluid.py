@@ -10,7 +10,9 @@ The first keeps what is dense from getting denser, and its multipliers are a pre
 takes away what errors have left; it moves particles and gives them no velocity, so mending never
 adds energy. Both are complementarity problems (`kernels/density_constraint.py`), solved by
 projected Jacobi iterations with Chebyshev's acceleration, which measure densities and gradients
-anew each time.
+anew each time. What they cannot reach, the slow part of the pressure, is found on cells of several
+spacings (`objects/coarse_pressure.py`), so that deep water needs no more of them than shallow. The
+second problem is left without it: there it would mend all at once, with a jolt.
 
 The pressure starts from half of that of the step before, so a liquid at rest needs fewer
 iterations. That is an explicit force, and particles under pressure p vibrate with up to
@@ -33,14 +35,17 @@ from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.kernels.density_constraint import find_multipliers, sum_gradients
 from loki_core.kernels.lagrangian_step import largest_speed
+from loki_core.kernels.neighbour_lists import run_count
 from loki_core.kernels.particle_forces import (
     add_tension,
     apply_viscosity,
     find_curvature,
     find_normals,
+    multiply_vectors,
     smooth_curvature,
     tension_factor,
 )
+from loki_core.objects.coarse_pressure import CoarsePressure
 from loki_core.objects.particle_fluid import (
     BALL,
     LARGEST_EIGENVALUE,
@@ -54,14 +59,17 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
-#: Lists hold what is farther away by this part of a support; beyond, they are made anew.
-SKIN = 0.04
-CYCLE = 8  # iterations after which the acceleration starts anew
+CYCLE = 6  # iterations after which the acceleration starts anew, with a coarse correction
 #: Compression that one iteration answers, and way of a particle in one, over its support.
 MOST_ERROR = 0.2
 FURTHEST = 0.5
-#: Tolerance of the velocity problem over that of densities: what is wrong adds up over steps.
-VELOCITY_TOLERANCE = 0.05
+#: Tolerance of the velocity problem over that of densities: what is wrong adds up over steps. It is
+#: no narrower for a density tolerance below the default.
+VELOCITY_TOLERANCE, LEAST_TOLERANCE = 0.05, 1.0e-3
+#: Part of it below which not even the coarse part of the pressure is looked for.
+NOTHING = 0.02
+#: What is as dense as that, but for this, is under pressure as soon as something presses.
+NEARLY = 1.0e-3
 #: (omega dt)^2 of the fastest vibration, over multipliers in units of the spacing squared: 9.4 on a
 #: lattice, and more in disorder.
 STIFFEST = 14.0
@@ -137,6 +145,7 @@ class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid)
         self.see_neighbours(step)
         solve = _Solve(self, step)
         solve.run()
+        self.search.forget()
         self.iterations = solve.iterations
         if solve.wrong > float(self.settings.tolerance):
             self.warning = (
@@ -169,16 +178,18 @@ class _Solve(FluidStep):
         way: What places have been moved by, from where forces had brought them [3, places] m.
         iterations: Of both problems.
         wrong: Mean error of densities that is left.
+        coarse: Of the problem under way, for the lists that are valid.
     """
 
     way: Array
+    coarse: CoarsePressure | None = None
     iterations = 0
     wrong = 0.0
 
     def run(self) -> None:
         """Move, and leave the result in the particles' channels. Collective."""
         particles, kind, search = self.particles, self.particles.dtype, self.search
-        self.way = self.begin(SKIN)
+        self.way = self.begin()
         self._apply_forces()
         tolerance = float(self.settings.tolerance)
         self.measure_density()
@@ -186,8 +197,11 @@ class _Solve(FluidStep):
         pressure = particles.local("pressure") * kind.type(WARM * self.pressure_scale)
         applied = search.gather(np.minimum(pressure, kind.type(0.0)))
         applied = self._press(applied)
-        before = search.gather(np.maximum(particles.local("density_ratio"), kind.type(1.0)))
-        applied = self._project(before, applied, tolerance * VELOCITY_TOLERANCE)
+        before = search.gather(particles.local("density_ratio"))
+        # What is new is as dense as it is: that it was put too close gives it no velocity.
+        before = np.maximum(np.where(before > 0.0, before, self.density), kind.type(1.0))
+        narrow = VELOCITY_TOLERANCE * max(tolerance, LEAST_TOLERANCE)
+        applied = self._project(before, applied, narrow, coarsely=True)
         moved: Array = np.zeros((particles.count, 3), kind)
         search.scatter(self.way.T, moved)
         search.scatter(applied / kind.type(self.pressure_scale), particles.local("pressure"))
@@ -282,11 +296,11 @@ class _Solve(FluidStep):
             solution += solution - product(solution) / self._weight_of_vectors()
             search.share(solution)
             return
-        volume = search.packed[own, 3].astype(np.float64)[:, None]
+        parts = np.empty(run_count(own))
 
         def dot(one: Array, two: Array) -> float:
-            part = np.array([np.sum(volume * one[own, :3] * two[own, :3])])
-            return float(comm.all_reduce(part, "sum")[0])
+            multiply_vectors(own, search.packed, one, two, parts)
+            return float(comm.all_reduce(np.array([parts.sum()]), "sum")[0])
 
         residual = self._weight_of_vectors() * solution - product(solution)
         residual[:, 3] = 0.0
@@ -325,36 +339,72 @@ class _Solve(FluidStep):
             self.displace(part, part, self.way, furthest=FURTHEST)
         return applied
 
-    def _project(self, target: Array, applied: Array, tolerance: float) -> Array:
+    def _project(
+        self, target: Array, applied: Array, tolerance: float, *, coarsely: bool = False
+    ) -> Array:
         """Move places until densities are not above the target, on the mean. Collective.
 
         Args:
             target: Density over that at rest, [places] or [1].
             applied: Multipliers to begin with.
             tolerance: Mean of what may be wrong.
+            coarsely: Whether the slow part is found on cells.
 
         Returns:
             The multipliers that were found, by place.
         """
-        comm, settings = self.particles.domain.comm, self.settings
-        count = max(1, comm.total(len(self.search.own)))
+        most = int(self.settings.max_iterations)
         steps = chebyshev_steps(CYCLE, LARGEST_EIGENVALUE)
         self.multiplier[:] = 0.0
-        for number in range(int(settings.max_iterations) + 1):
-            applied, target = self._keep_lists(applied, target)
-            self.measure_density()
+        self.coarse = None
+        for number in range(most + 1):
             momentum, strength = steps[number % CYCLE]
-            wrong = find_multipliers(
-                self.search.own, self.density, target, self.stiffness, strength, self.weight,
-                MOST_ERROR, 0.0, momentum, applied, self.multiplier,
-            )  # fmt: skip
-            self.wrong = float(comm.all_reduce(np.array([wrong]), "sum")[0]) / count
-            if self.wrong <= tolerance or number == int(settings.max_iterations):
+            applied, target = self._keep_lists(applied, target)
+            self.wrong = self._find_multipliers(target, applied, momentum, strength)
+            # A thin layer that is pressed is little on the mean of deep water.
+            enough = tolerance if number or not coarsely else NOTHING * tolerance
+            if self.wrong <= enough or number == most:
                 break
+            if coarsely and number % CYCLE == 0:
+                self._correct_coarsely(target, applied)
+                applied, target = self._keep_lists(applied, target)
+                self._find_multipliers(target, applied, momentum, strength)
             applied += self.multiplier
             self.displace(self.multiplier, applied, self.way, furthest=FURTHEST)
             self.iterations += 1
         return applied
+
+    def _find_multipliers(
+        self, target: Array, applied: Array, momentum: float, strength: float
+    ) -> float:
+        """Find what an iteration adds; returns the mean of what is wrong. Collective."""
+        self.measure_density()
+        own, comm = self.search.own, self.particles.domain.comm
+        wrong = np.empty(run_count(own))
+        find_multipliers(
+            own, self.density, target, self.stiffness, strength, self.weight, MOST_ERROR, 0.0,
+            momentum, applied, self.multiplier, wrong,
+        )  # fmt: skip
+        whole = comm.all_reduce(np.array([wrong.sum(), float(len(own))]), "sum")
+        return float(whole[0] / max(whole[1], 1.0))
+
+    def _correct_coarsely(self, target: Array, applied: Array) -> None:
+        """Add the slow part of the multipliers to those that are applied, and move. Collective."""
+        search, kind = self.search, self.particles.dtype
+        if self.coarse is None:
+            pressed = (applied < 0.0) | (self.density > target - kind.type(NEARLY))
+            self.coarse = CoarsePressure(
+                self.particles.domain, packed=search.packed, own=search.own, weight=self.weight,
+                active=pressed.astype(kind), push=self.push_of(pressed.astype(kind)),
+                moment=self.moment,
+                spacing=self.largest_reach / float(self.settings.support),
+            )  # fmt: skip
+        self.coarse.correct(
+            search.packed, self.density, target, MOST_ERROR, applied, self.multiplier
+        )
+        applied += self.multiplier
+        self.displace(self.multiplier, applied, self.way, furthest=FURTHEST)
+        self.iterations += 1
 
     def _keep_lists(self, applied: Array, target: Array) -> tuple[Array, Array]:
         """List neighbours anew if any may be missing; returns what is by place. Collective."""
@@ -363,8 +413,9 @@ class _Solve(FluidStep):
         one = len(target) == 1
         wanted = np.full_like(applied, target[0]) if one else target
         self.way, applied, wanted, self.multiplier = self.renew_lists(
-            SKIN, self.way, applied, wanted, self.multiplier
+            self.way, applied, wanted, self.multiplier
         )
+        self.coarse = None
         self.measure_density()
         self.stiffness = self.measure_stiffness()
         return applied, target if one else wanted

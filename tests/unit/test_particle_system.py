@@ -325,3 +325,20 @@ def test_precision_is_chosen_before_there_are_particles():
     assert particles.local("tag").dtype == np.int64
     with pytest.raises(SetupError, match="Dust: there are particles already"):
         particles.store_as(np.float32)
+
+
+def test_scratch_channels_have_no_storage_until_they_are_asked_for():
+    particles = make_particles(1000)
+    held = particles.memory()["channels"]
+    particles.add_channel("push", np.float32, (3,), default=2.0, is_scratch=True)
+    assert particles.memory()["channels"] == held
+    assert "push" not in particles.state()["channels"]
+    particles.local("push")[:] += 1.0
+    append(particles, np.zeros((5000, 3), np.float32))  # grows
+    assert particles.local("push").shape == (6000, 3)
+    assert np.all(particles.local("push")[:1000] == 3.0)
+    particles.rebucketize()
+    particles.release_scratch()
+    assert np.all(particles.local("push") == 2.0)
+    particles.restore(particles.state())
+    assert particles.count == 6000

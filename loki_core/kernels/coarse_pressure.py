@@ -1,0 +1,216 @@
+"""The coarse part of a particle fluid's pressure: trilinear multipliers on a lattice of cells.
+
+Multipliers lambda move particles and with them densities, d rho = A lambda (`density_constraint`).
+With V the volume and w the density ratio of particles, A is symmetric in the sum over particles
+with weights V, and its energy is that of the displacements:
+
+    <lambda, A lambda> = sum_i V_i / w_i |y_i|^2,   y_i = sum_j V_j (lambda_i + lambda_j) grad W_ij
+
+For a smooth field of multipliers on the particles that are under pressure (a_i = 1, else 0),
+
+    y_i = lambda(x_i) u_i + a_i m grad lambda(x_i)
+
+where u_i is what lambda = a gives, which is zero but at surfaces, and m the moment of the kernel. A
+trilinear field on the corners c of cells so has the matrix of Galerkin's method
+
+    A_cd = sum_i V_i / w_i (N_c u_i + a_i m grad N_c) . (N_d u_i + a_i m grad N_d)
+
+the sum of one 8 x 8 matrix for each cell: that of a Laplacian, to which surfaces are a soft
+boundary with lambda = 0, and walls a closed one.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel
+
+CORNERS = 8
+
+
+@parallel_kernel
+def find_cells(own, packed, inverse, cells):
+    """Fill cells [m, 3], the cell of each own place; inverse [3], of the size of cells [1/m]."""
+    for n in prange(own.shape[0]):
+        p = own[n]
+        for axis in range(3):
+            cells[n, axis] = np.int32(math.floor(packed[p, axis] * inverse[axis]))
+
+
+@strict_kernel
+def sort_by_cell(numbers, first, order):
+    """Fill order [m] with 0..m-1 by ascending cell number; first [cells + 1] is filled too."""
+    first[:] = 0
+    for n in range(numbers.shape[0]):
+        first[numbers[n] + 1] += 1
+    for cell in range(first.shape[0] - 1):
+        first[cell + 1] += first[cell]
+    for n in range(numbers.shape[0]):
+        cell = numbers[n]
+        order[first[cell]] = n
+        first[cell] += 1
+    for cell in range(first.shape[0] - 1, 0, -1):
+        first[cell] = first[cell - 1]
+    first[0] = 0
+
+
+@device
+def share_of_corner(corner, x, y, z):
+    """N_c at x, y, z in 0..1 of a cell."""
+    return (
+        (x if corner & 4 else 1.0 - x)
+        * (y if corner & 2 else 1.0 - y)
+        * (z if corner & 1 else 1.0 - z)
+    )
+
+
+@device
+def slope_of_corner(corner, x, y, z):
+    """Gradient of N_c there, in units of the cell."""
+    sx, sy, sz = (
+        (1.0 if corner & 4 else -1.0),
+        (1.0 if corner & 2 else -1.0),
+        (1.0 if corner & 1 else -1.0),
+    )
+    fx, fy, fz = (
+        (x if corner & 4 else 1.0 - x),
+        (y if corner & 2 else 1.0 - y),
+        (z if corner & 1 else 1.0 - z),
+    )
+    return sx * fy * fz, fx * sy * fz, fx * fy * sz
+
+
+@device
+def place_in_cell(packed, p, inverse):
+    """Where in its cell a place is, 0..1 along each axis."""
+    x = packed[p, 0] * inverse[0]
+    y = packed[p, 1] * inverse[1]
+    z = packed[p, 2] * inverse[2]
+    return x - math.floor(x), y - math.floor(y), z - math.floor(z)
+
+
+@parallel_kernel
+def assemble_cells(
+    first, places, packed, weight, active, push, moment, inverse, scratch, matrix
+):  # fmt: skip
+    """Fill matrix [cells, 8, 8].
+
+    Args: places [first[-1]], by cell; weight [places] or [1]; active [places], 0 or 1; push
+    [3, places], u; inverse [3], of the size of cells; scratch [cells, 8, 3].
+    """
+    many = weight.shape[0] > 1
+    for cell in prange(first.shape[0] - 1):
+        for c in range(CORNERS):
+            for d in range(CORNERS):
+                matrix[cell, c, d] = 0.0
+        for n in range(first[cell], first[cell + 1]):
+            p = places[n]
+            x, y, z = place_in_cell(packed, p, inverse)
+            factor = packed[p, 3] / (weight[p] if many else weight[0])
+            m = moment * active[p]
+            for c in range(CORNERS):
+                share = share_of_corner(c, x, y, z)
+                sx, sy, sz = slope_of_corner(c, x, y, z)
+                scratch[cell, c, 0] = share * push[0, p] + m * inverse[0] * sx
+                scratch[cell, c, 1] = share * push[1, p] + m * inverse[1] * sy
+                scratch[cell, c, 2] = share * push[2, p] + m * inverse[2] * sz
+            for c in range(CORNERS):
+                for d in range(c + 1):
+                    matrix[cell, c, d] += factor * (
+                        scratch[cell, c, 0] * scratch[cell, d, 0]
+                        + scratch[cell, c, 1] * scratch[cell, d, 1]
+                        + scratch[cell, c, 2] * scratch[cell, d, 2]
+                    )
+        for c in range(CORNERS):
+            for d in range(c):
+                matrix[cell, d, c] = matrix[cell, c, d]
+
+
+@parallel_kernel
+def restrict_errors(
+    first, places, packed, inverse, active, density, target, most, restricted
+):  # fmt: skip
+    """Fill restricted [cells, 8] with -sum V N_c of what is wrong with densities."""
+    aims = target.shape[0] > 1
+    for cell in prange(first.shape[0] - 1):
+        for c in range(CORNERS):
+            restricted[cell, c] = 0.0
+        for n in range(first[cell], first[cell + 1]):
+            p = places[n]
+            if active[p] == 0.0:
+                continue
+            error = density[p] - (target[p] if aims else target[0])
+            part = -packed[p, 3] * min(max(error, -most), most)
+            x, y, z = place_in_cell(packed, p, inverse)
+            for c in range(CORNERS):
+                restricted[cell, c] += part * share_of_corner(c, x, y, z)
+
+
+@parallel_kernel
+def interpolate_multipliers(
+    first, places, packed, inverse, active, corners, values, applied, multiplier
+):  # fmt: skip
+    """Fill multiplier with what is to be added to `applied`, which stays below zero."""
+    for cell in prange(first.shape[0] - 1):
+        for n in range(first[cell], first[cell + 1]):
+            p = places[n]
+            x, y, z = place_in_cell(packed, p, inverse)
+            change = 0.0
+            for c in range(CORNERS):
+                change += values[corners[cell, c]] * share_of_corner(c, x, y, z)
+            change *= active[p]
+            multiplier[p] = min(applied[p] + change, 0.0) - applied[p]
+
+
+@strict_kernel
+def solve_cells(corners, matrix, right, iterations, stop, x, r, z, d, image, diagonal):
+    """Solve for x [nodes] by conjugate gradients with the diagonal; returns the residual left.
+
+    Args: corners [cells, 8]; matrix [cells, 8, 8]; right [nodes]; iterations, most; stop, residual
+    over that at first; r, z, d, image, diagonal [nodes], scratch.
+    """
+    nodes = x.shape[0]
+    diagonal[:] = 0.0
+    for cell in range(corners.shape[0]):
+        for c in range(CORNERS):
+            diagonal[corners[cell, c]] += matrix[cell, c, c]
+    square = 0.0
+    begin = 0.0
+    for n in range(nodes):
+        x[n] = 0.0
+        r[n] = right[n] if diagonal[n] > 0.0 else 0.0
+        z[n] = r[n] / diagonal[n] if diagonal[n] > 0.0 else 0.0
+        d[n] = z[n]
+        square += r[n] * z[n]
+        begin += r[n] * r[n]
+    left = begin
+    for _ in range(iterations):
+        if not left > stop * stop * begin:
+            break
+        image[:] = 0.0
+        for cell in range(corners.shape[0]):
+            for c in range(CORNERS):
+                total = 0.0
+                for e in range(CORNERS):
+                    total += matrix[cell, c, e] * d[corners[cell, e]]
+                image[corners[cell, c]] += total
+        curve = 0.0
+        for n in range(nodes):
+            curve += d[n] * image[n]
+        if not curve > 0.0:
+            break
+        step = square / curve
+        former = square
+        square = 0.0
+        left = 0.0
+        for n in range(nodes):
+            x[n] += step * d[n]
+            r[n] -= step * image[n] if diagonal[n] > 0.0 else 0.0
+            z[n] = r[n] / diagonal[n] if diagonal[n] > 0.0 else 0.0
+            square += r[n] * z[n]
+            left += r[n] * r[n]
+        for n in range(nodes):
+            d[n] = z[n] + square / former * d[n]
+    return math.sqrt(left / begin) if begin > 0.0 else 0.0
