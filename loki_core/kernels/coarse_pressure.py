@@ -28,6 +28,8 @@ import numpy as np
 from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel
 
 CORNERS = 8
+#: Energy of a direction over that of its numbers alone, below which it has none.
+FLAT = 1.0e-9
 
 
 @parallel_kernel
@@ -83,22 +85,24 @@ def slope_of_corner(corner, x, y, z):
 
 
 @device
-def place_in_cell(packed, p, inverse):
-    """Where in its cell a place is, 0..1 along each axis."""
-    x = packed[p, 0] * inverse[0]
-    y = packed[p, 1] * inverse[1]
-    z = packed[p, 2] * inverse[2]
-    return x - math.floor(x), y - math.floor(y), z - math.floor(z)
+def place_in_cell(packed, p, inverse, cells, cell):
+    """Where in its cell a place is, 0..1 along each axis, also when it has just left it."""
+    return (
+        min(max(packed[p, 0] * inverse[0] - cells[cell, 0], 0.0), 1.0),
+        min(max(packed[p, 1] * inverse[1] - cells[cell, 1], 0.0), 1.0),
+        min(max(packed[p, 2] * inverse[2] - cells[cell, 2], 0.0), 1.0),
+    )
 
 
 @parallel_kernel
 def assemble_cells(
-    first, places, packed, weight, active, push, moment, inverse, scratch, matrix
+    cells, first, places, packed, weight, active, push, moment, inverse, scratch, matrix
 ):  # fmt: skip
     """Fill matrix [cells, 8, 8].
 
-    Args: places [first[-1]], by cell; weight [places] or [1]; active [places], 0 or 1; push
-    [3, places], u; inverse [3], of the size of cells; scratch [cells, 8, 3].
+    Args: cells [cells, 3], their coordinates; places [first[-1]], by cell; weight [places] or [1];
+    active [places], 0 or 1; push [3, places], u; inverse [3], of the size of cells; scratch
+    [cells, 8, 3].
     """
     many = weight.shape[0] > 1
     for cell in prange(first.shape[0] - 1):
@@ -107,7 +111,7 @@ def assemble_cells(
                 matrix[cell, c, d] = 0.0
         for n in range(first[cell], first[cell + 1]):
             p = places[n]
-            x, y, z = place_in_cell(packed, p, inverse)
+            x, y, z = place_in_cell(packed, p, inverse, cells, cell)
             factor = packed[p, 3] / (weight[p] if many else weight[0])
             m = moment * active[p]
             for c in range(CORNERS):
@@ -130,7 +134,7 @@ def assemble_cells(
 
 @parallel_kernel
 def restrict_errors(
-    first, places, packed, inverse, active, density, target, most, restricted
+    cells, first, places, packed, inverse, active, density, target, most, restricted
 ):  # fmt: skip
     """Fill restricted [cells, 8] with -sum V N_c of what is wrong with densities."""
     aims = target.shape[0] > 1
@@ -143,20 +147,20 @@ def restrict_errors(
                 continue
             error = density[p] - (target[p] if aims else target[0])
             part = -packed[p, 3] * min(max(error, -most), most)
-            x, y, z = place_in_cell(packed, p, inverse)
+            x, y, z = place_in_cell(packed, p, inverse, cells, cell)
             for c in range(CORNERS):
                 restricted[cell, c] += part * share_of_corner(c, x, y, z)
 
 
 @parallel_kernel
 def interpolate_multipliers(
-    first, places, packed, inverse, active, corners, values, applied, multiplier
+    cells, first, places, packed, inverse, active, corners, values, applied, multiplier
 ):  # fmt: skip
     """Fill multiplier with what is to be added to `applied`, which stays below zero."""
     for cell in prange(first.shape[0] - 1):
         for n in range(first[cell], first[cell + 1]):
             p = places[n]
-            x, y, z = place_in_cell(packed, p, inverse)
+            x, y, z = place_in_cell(packed, p, inverse, cells, cell)
             change = 0.0
             for c in range(CORNERS):
                 change += values[corners[cell, c]] * share_of_corner(c, x, y, z)
@@ -166,7 +170,7 @@ def interpolate_multipliers(
 
 @strict_kernel
 def solve_cells(corners, matrix, right, iterations, stop, x, r, z, d, image, diagonal):
-    """Solve for x [nodes] by conjugate gradients with the diagonal; returns the residual left.
+    """Solve for x [nodes] by conjugate gradients with the diagonal.
 
     Args: corners [cells, 8]; matrix [cells, 8, 8]; right [nodes]; iterations, most; stop, residual
     over that at first; r, z, d, image, diagonal [nodes], scratch.
@@ -197,9 +201,11 @@ def solve_cells(corners, matrix, right, iterations, stop, x, r, z, d, image, dia
                     total += matrix[cell, c, e] * d[corners[cell, e]]
                 image[corners[cell, c]] += total
         curve = 0.0
+        scale = 0.0
         for n in range(nodes):
             curve += d[n] * image[n]
-        if not curve > 0.0:
+            scale += d[n] * d[n] * diagonal[n]
+        if not curve > FLAT * scale:  # a liquid without a surface bears any pressure
             break
         step = square / curve
         former = square
@@ -213,4 +219,3 @@ def solve_cells(corners, matrix, right, iterations, stop, x, r, z, d, image, dia
             left += r[n] * r[n]
         for n in range(nodes):
             d[n] = z[n] + square / former * d[n]
-    return math.sqrt(left / begin) if begin > 0.0 else 0.0

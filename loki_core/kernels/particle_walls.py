@@ -21,7 +21,7 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.smoothing import wall_share, wall_slope
 
 FAR = 1.0e30
-MOST_LOOKS = 64  # at the distance, along the way of a particle
+MOST_LOOKS = 4096  # at the distance, along the way of a particle
 FLAT = 0.05  # steepness of a distance below which it has no direction
 
 
@@ -270,7 +270,8 @@ def stop_on_the_way(
                 stop_at(p, n, push, nx, ny, nz, start, drift[n], friction[n], packed, total)
                 count += 1
                 break
-            gone += min(max(s - gap, 0.25 * gap), voxel)
+            # Where the distance is not known, no surface is within a voxel.
+            gone += voxel if s >= FAR else max(s - gap, 0.25 * gap)
             if gone >= length:
                 break
     return count

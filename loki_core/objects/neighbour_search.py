@@ -1,14 +1,14 @@
 """Neighbour Search: which particles of a Particle System are near each other.
 
     search = NeighbourSearch(particles)
-    search.build(support)                      after positions changed; ghosts arrive here
+    search.build(support, volume, skin=skin)   after positions changed; ghosts arrive here
     density = np.empty(search.places)          values by *place*: the order along the curve
     ...kernels over search.clusters, search.first, search.last, search.entries...
     search.share(density)                      other ranks' values come to the places of ghosts
 
 A *place* is a row of the Particle System in search order: this rank's particles, copies of its
-neighbours' ones, and images across periodic sides. Operators that act on the same particles in the
-same substep share one search; see `kernels/neighbour_lists.py` for what the lists hold.
+neighbours' ones, and images across periodic sides. All sums of a substep share one search, which is
+forgotten at its end; see `kernels/neighbour_lists.py` for what the lists hold.
 """
 
 from __future__ import annotations
@@ -253,7 +253,6 @@ class NeighbourSearch:
         self._image_places = images
         self._image_source = place_of[self.rows[images]]
         self._image_shift = self._shift[entry[images] - row_count]
-        self._copies = np.flatnonzero(~last)
         used = (entry < count).reshape(-1, LANES).any(axis=1)
         self.clusters = np.flatnonzero(used).astype(np.int32)
 

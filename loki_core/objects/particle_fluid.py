@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access
+from loki_core.data.mesh import Mesh
 from loki_core.kernels.density_constraint import (
     correct_positions,
     invert_diagonal,
@@ -72,14 +73,14 @@ class ParticleFluid(Operator):
     """Base of these Operators.
 
     Attributes:
-        search: Neighbours, shared by all Operators on the same particles.
+        search: Neighbours, while a substep is solved.
         skin: How much farther than a support lists reach, over the largest support.
         body_colliders: Colliders enter themselves with the target.
     """
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        target.fluid = self
+        target.become_fluid(self)
         self.search = NeighbourSearch(target.particles)
         self.skin = LEAST_SKIN
         target.derive_channel("pressure")
@@ -119,23 +120,24 @@ class ParticleFluid(Operator):
             return np.full(len(volume), support * np.cbrt(float(volume[0])), volume.dtype)
         return np.asarray(support * np.cbrt(volume.astype(np.float64))).astype(volume.dtype)
 
-    def density_ratios(self, volume: Array) -> Array:
-        """Density of each particle over the Object's, [count], or [1] where all are the same.
+    def density_ratios(self, volume: Array) -> tuple[Array, bool]:
+        """Density of each particle over the Object's, [count], and whether one, [1], is for all.
 
-        The same on every rank. Collective.
+        Whether it is is the same on every rank. Collective.
         """
         density, comm = float(self.target.settings.density), self.target.scope.domain.comm
         ratio = np.asarray(self.target.particles.local("mass") / (density * volume))
         largest = comm.maximum(float(ratio.max(initial=0.0)))
         smallest = -comm.maximum(-float(ratio.min(initial=np.inf)))
         if largest - smallest <= 1e-5 * largest:
-            return np.full(1, largest)
-        return ratio if np.isfinite(smallest) else np.ones(1)
+            return np.full(1, largest), True
+        return (ratio, False) if np.isfinite(smallest) else (np.ones(1), True)
 
-    def see_neighbours(self, step: Step) -> None:
-        """Let ghosts be where neighbours are looked for, after particles have moved. Collective."""
+    def prepare(self, step: Step) -> None:
+        """Stop what has met a wall, and let ghosts be where particles have moved. Collective."""
         particles = self.target.particles
         particles.release_scratch()  # Forces have done their work
+        self._stop_at_walls(step.dt)
         domain = particles.domain
         if domain.comm.size == 1:
             return
@@ -145,6 +147,17 @@ class ParticleFluid(Operator):
         # A ghost layer is a Bucket wide; two particles may have moved towards each other.
         if domain.comm.any(not 2.0 * way + 1.2 * reach < domain.bucket_size):
             sort_moved(particles)
+
+    def _stop_at_walls(self, dt: float) -> None:
+        """Let ways end at walls, and velocities with them, on the rank that has measured these."""
+        walls, particles = self.walls(), self.target.particles
+        if not walls.has_box and not walls.colliders:
+            return
+        velocity, dtype = particles.local("velocity"), particles.dtype
+        moved: Array = np.zeros((3, particles.count), dtype)
+        support = self.supports(self.volumes())
+        if walls.catch(particles.local("position"), velocity, support, moved, dt):
+            velocity += moved.T / dtype.type(dt)
 
     # -- surroundings ----------------------------------------------------------------------
 
@@ -159,11 +172,15 @@ class ParticleFluid(Operator):
         )
 
     def collider_resolution(self) -> int:
-        """Voxels along a Bucket in which Colliders are measured: about one for a spacing."""
+        """Voxels along a Bucket in which Colliders are measured: no larger than a spacing."""
         target = self.target
-        radius = float(np.min(target.particles.local("radius"), initial=target.settings.radius))
-        wanted = target.scope.domain.bucket_size / (np.cbrt(BALL) * radius)
-        return int(min(max(8, 8 * math.ceil(wanted / 8.0 - 0.25)), FINEST_COLLIDER))
+        radii = [float(target.settings.radius), *(one.radius for one in target.fluid_sources)]
+        stream = target.scope.inputs.get(target.behavior.input or "")
+        if isinstance(stream, Mesh):
+            painted = [channels.get("radius", ()) for channels in stream.channels.values()]
+            radii += [float(np.min(some)) for some in painted if len(some) and np.min(some) > 0.0]
+        wanted = target.scope.domain.bucket_size / (np.cbrt(BALL) * min(radii))
+        return int(min(max(8, 8 * math.ceil(wanted / 8.0 - 1e-6)), FINEST_COLLIDER))
 
     @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",))
     def ask_colliders(self, access: Access, step: Step) -> None:
@@ -216,7 +233,7 @@ class FluidStep:
         comm = self.particles.domain.comm
         self.largest_reach = comm.maximum(float(self.reach.max(initial=0.0)))
         self._stiffness = lattice.stiffness / float(self.settings.support) ** 2
-        self._weight_of_rows = action.density_ratios(self.volume)
+        self._weight_of_rows, self._is_one_liquid = action.density_ratios(self.volume)
 
     @property
     def pressure_scale(self) -> float:
@@ -227,20 +244,9 @@ class FluidStep:
     # -- neighbours ------------------------------------------------------------------------
 
     def begin(self) -> Array:
-        """Stop what has met a Collider on its way, and list neighbours. Collective.
-
-        Returns:
-            What places were moved by [3, places] m.
-        """
-        particles, caught = self.particles, False
-        meets = len(self.action.target.body_colliders) > 0  # on every rank
-        moved: Array = np.zeros((3, particles.count if meets else 0), particles.dtype)
-        if meets:
-            caught = self._catch(self.action.walls(), moved)
-        self.list_neighbours(np.ascontiguousarray(moved.T) if caught else None)
-        way: Array = np.zeros((3, self.search.places), particles.dtype)
-        if meets and particles.domain.comm.any(caught):
-            way = np.ascontiguousarray(self.search.gather(np.ascontiguousarray(moved.T)).T)
+        """List neighbours; returns what places were moved by [3, places] m: nothing. Collective."""
+        self.list_neighbours()
+        way: Array = np.zeros((3, self.search.places), self.particles.dtype)
         self.note_places(way)
         self.action.skin = max(NARROWER * self.action.skin, LEAST_SKIN)
         return way
@@ -248,23 +254,20 @@ class FluidStep:
     def end(self, way: Array) -> Array:
         """Leave positions in the particles' channel; returns by how much rows moved [count, 3] m.
 
-        What corrections have moved through a Collider is brought back. Nothing is moved after it.
+        What corrections have moved through a Collider is brought back, in velocity too. Nothing is
+        moved after it.
         """
-        particles, search = self.particles, self.search
-        search.scatter(search.packed[:, :3], particles.local("position"))
+        particles, search, walls = self.particles, self.search, self.walls
+        position, velocity = particles.local("position"), particles.local("velocity")
+        search.scatter(search.packed[:, :3], position)
         moved: Array = np.zeros((particles.count, 3), particles.dtype)
         search.scatter(way.T, moved)
-        if self.walls.colliders:
+        if walls.colliders:
             rows = np.ascontiguousarray(moved.T)
-            if self._catch(self.walls, rows):
-                moved = np.ascontiguousarray(rows.T)
-        self._shift, self._listed_at = self._shift[:, :0].copy(), self._listed_at[:, :0].copy()
+            if walls.catch(position, velocity, self.reach, rows, self.dt):
+                velocity += (rows.T - moved) / particles.dtype.type(self.dt)
+        self._shift, self._listed_at = np.empty((2, 3, 0), particles.dtype)
         return moved
-
-    def _catch(self, walls: ParticleWalls, moved: Array) -> bool:
-        """Stop rows that have met a Collider on their ways; moved [3, count] m is added to."""
-        local = self.particles.local
-        return walls.catch(local("position"), local("velocity"), self.reach, moved, self.dt)
 
     def list_neighbours(self, moved: Array | None = None) -> None:
         """List neighbours, and walls, at the present positions. Collective.
@@ -276,7 +279,7 @@ class FluidStep:
         self._skin = self.action.skin * self.largest_reach
         search.build(self.reach, self.volume, skin=self._skin)
         weight = self._weight_of_rows.astype(kind)
-        self.weight = weight if len(weight) == 1 else search.gather(weight)
+        self.weight = weight if self._is_one_liquid else search.gather(weight)
         self.listed = (
             search.clusters, search.first, search.last, search.entries, search.packed.reshape(-1),
             search.support, search.is_uniform, self.norm,

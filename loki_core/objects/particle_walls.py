@@ -92,7 +92,7 @@ class ParticleWalls:
     def catch(
         self, position: Array, velocity: Array, support: Array, moved: Array, dt: float
     ) -> bool:
-        """Stop what has met a Collider on its way here; returns whether any has.
+        """Stop what has met a wall on its way here; returns whether any has.
 
         Args:
             position: Of rows at the end of their ways [m], [count, 3], which are changed.
@@ -101,25 +101,52 @@ class ParticleWalls:
             moved: What corrections have moved rows by since [m], [3, count], which is added to.
         """
         keep, caught = 0.5 * self.spacing, False
-        if not self.colliders:
-            return caught
-        own = np.linalg.norm(dt * velocity + moved.T, axis=1)
+
+        def starts(rows: NDArray[np.int32]) -> Array:
+            way = dt * velocity[rows].astype(np.float64) + moved[:, rows].T
+            return np.asarray(position[rows] - way)
+
         for one in self.colliders:
-            way = own + dt * one.speed  # as the surface sees it, at most
-            # What goes less than that passes the middle of no wall, and is pushed back as it is.
-            far: NDArray[np.int32] = np.flatnonzero(way > keep * support).astype(np.int32)
-            closest = np.full(len(far), FAR)
-            distance_to_field(*_field(one), position, far, closest)
-            near = far[closest < way[far] + keep * support[far]]
+            near = self._on_the_way(one, position, dt * velocity + moved.T, support, dt)
             if not len(near):
                 continue
-            start = position[near] - dt * velocity[near].astype(np.float64) - moved[:, near].T
             drift, rough = self._surface(one, position, near, dt)
+            start = starts(near)
+            if one.speed > 0.0:  # the surface may have passed them
+                at_start, _ = self._surface(
+                    one, start.astype(position.dtype), np.arange(len(near), dtype=np.int32), dt
+                )
+                drift = np.where(np.any(drift != 0.0, axis=1)[:, None], drift, at_start)
             count = stop_on_the_way(
                 *_field(one), near, support, keep, rough, start, drift, position, moved
             )
             caught |= count > 0
+        if self.has_box:
+            every: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
+            closest = np.full(len(position), FAR)
+            distance_to_box(position, every, self.lower, self.upper, closest)
+            near = every[closest < keep * support]
+            stop_at_box(
+                near, self.lower, self.upper, support, keep, self.friction, starts(near), position,
+                moved,
+            )  # fmt: skip
+            caught |= len(near) > 0
         return caught
+
+    def _on_the_way(
+        self, one: BodyCollider, position: Array, way: Array, support: Array, dt: float
+    ) -> NDArray[np.int32]:
+        """Rows whose ways [count, 3] m may have crossed a Collider's surface."""
+        gap = 0.5 * self.spacing * support
+        longest = np.linalg.norm(way, axis=1) + dt * one.speed  # as the surface sees it
+        # What goes less than that passes the middle of no wall, and is pushed back as it is.
+        far: NDArray[np.int32] = np.flatnonzero(longest > gap).astype(np.int32)
+        closest = np.full(len(far), FAR)
+        distance_to_field(*_field(one), position, far, closest)
+        # Beyond the band the distance is not known where they end, but it is on the way.
+        passed = (closest >= FAR) & (longest[far] > one.field.band)
+        near: NDArray[np.int32] = far[passed | (closest < longest[far] + gap[far])]
+        return near
 
     def _surface(
         self, one: BodyCollider, packed: Array, near: NDArray[np.int32], dt: float

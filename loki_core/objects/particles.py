@@ -175,16 +175,23 @@ class Particles(Joinable):
             ("radius", (), 1.0),
             ("age", (), 0.0),
             ("lifetime", (), np.inf),
+            ("force", (3,), 0.0),
+            ("start_velocity", (3,), 0.0),
+            ("change", (3,), 0.0),
         ):
             self.particles.add_channel(name, dtype, shape, default=default)
-        for name in ("force", "start_velocity", "change"):
-            self.particles.add_channel(name, dtype, (3,), is_scratch=True)
         self.particles.add_channel("alive", np.bool_, default=True)
         self.emission_debt = 0.0  # part of the next particle that is due
         self.derived: list[str] = []
         self.fluid: Any = None
         self.fluid_sources: list[Any] = []
         self.fluid_sinks: list[Any] = []
+
+    def become_fluid(self, fluid: Any) -> None:
+        """Let an Operator make a liquid of the particles; what Forces leave is not kept."""
+        self.fluid = fluid
+        for name in ("force", "start_velocity", "change"):
+            self.particles.channels[name].is_scratch = True
 
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""
@@ -292,11 +299,13 @@ class Particles(Joinable):
         for collider in self.body_colliders:
             place = place[~collider.covers(place)]
         points = Points(domain.to_world(place))
-        painted = {n: a for n, (at, a) in channels_of(mesh).items() if at == "point"}
-        if len(place) and painted:
-            nearest = Nearest(placed, place)
-            for name, array in painted.items():
-                points.set_channel("point", name, nearest.carried("point", array))
+        painted = channels_of(mesh)
+        nearest = Nearest(placed, place) if len(place) and painted else None
+        for name, (location, array) in painted.items():
+            if location == "detail":
+                points.set_channel("detail", name, array)
+            elif nearest is not None:
+                points.set_channel("point", name, nearest.carried(location, array))
         return points
 
     def _add_user_channels(self, stream: Any, label: str) -> None:

@@ -131,15 +131,19 @@ class SourceMesh(LiquidMesh):
             velocity += along * nearest.normals()
         return {**values, "velocity": velocity}
 
-    def within_flux(self, count: int, volume: float, dt: float) -> int:
-        """How many of `count` particles of a volume [m^3] the flux lets out in a step."""
+    def within_flux(self, count: int, volume: float, dt: float, pause: float = 0.0) -> int:
+        """How many of `count` particles of a volume [m^3] the flux lets out in a step.
+
+        Args:
+            pause: Time from one layer of places to the next [s].
+        """
         if self.settings.flux is None:
             return count
-        due = float(self.settings.flux) * dt
-        self.debt += due
+        flux = float(self.settings.flux)
+        self.debt += flux * dt
         count = min(int(self.debt / volume + 1e-9), count)
         # What finds no room now comes later, but not all at once.
-        self.debt = min(self.debt - count * volume, due + volume)
+        self.debt = min(self.debt - count * volume, flux * max(dt, pause) + volume)
         return count
 
     def state(self) -> dict[str, Any]:

@@ -6,6 +6,9 @@ mesh, or, for a shell, near its faces. A `flux` holds it back to a volume a seco
 many particles in all; places are then taken in a random order that is the same for any number of
 ranks. Places in solids stay empty.
 
+That is for liquids on voxels. In particle fluids the places move with the velocity, and those that
+enter the mesh are filled (`particle_fluid_source.py`).
+
 New particles have the mesh's channels at the nearest place on it: colour, temperature, what was
 painted; a `velocity` of its points is added to that of the source.
 """
@@ -29,7 +32,7 @@ Array = NDArray[Any]
 class LiquidSource(Behavior, kind="operator"):
     """Let liquid come out of a mesh."""
 
-    source: str | None = parameter(None, kind="stream", doc="Mesh that is kept full.")
+    source: str | None = parameter(None, kind="stream", doc="Mesh that liquid comes out of.")
     mode: str = parameter(
         "inside",
         choices=("inside", "shell"),

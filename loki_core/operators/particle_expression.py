@@ -88,6 +88,7 @@ class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
             name: ChannelType(kind, writable=name not in READ_ONLY_CHANNELS)
             for name, channel in self.target.data["particles"].channels.items()
             if (kind := channel_kind(channel.dtype, channel.shape)) is not None
+            and not channel.is_scratch
         }
 
     @task(Stage.PRE_SOLVE)

@@ -2,8 +2,8 @@
 
 A source has a lattice of places, which moves with the velocity of what comes out. Places that enter
 the mesh get a particle, so a jet brings its cross-section times its velocity, whatever gravity does
-to it afterwards. A place that has a particle within `ROOM` spacings is taken, so a source that is
-blocked or drowned emits nothing. Where the velocity is not the same for all, or none, there is no
+to it afterwards. A place in the midst of particles is taken, so a source that is blocked or drowned
+emits nothing. Where the velocity is not the same for all, or none, there is no
 such lattice, and every free place is filled: the source is kept full.
 
 A channel "radius" of the mesh, of one value, is that of the particles that come out, so sources of
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.kernels.smoothing import prototype
 from loki_core.objects.mesh_to_particles import Nearest, channels_of
 from loki_core.objects.particle_filling import BALL, painted_radius, places_inside
 from loki_core.operators.liquid_mesh import LiquidMesh, SourceMesh
@@ -24,7 +25,9 @@ from loki_core.pipeline.task import Step
 
 Array = NDArray[Any]
 
-ROOM = 0.75  # spacings
+#: A place is taken if a particle is nearer than these spacings, or the liquid there is denser than
+#: that over its density at rest: behind a jet it is 0.3, between drowned particles 0.9.
+ROOM, FULL = 0.75, 0.5
 SAME = 1e-3  # spacings within which two places are the same
 
 
@@ -78,6 +81,7 @@ class ParticleFluidSource(SourceMesh):
         """Add what comes in the substep, where it is at its end. Collective."""
         placed = self.placed()
         if placed.is_empty:
+            self.former = np.empty((0, 3))
             return
         target, spacing = self.target, self.spacing
         moved = np.asarray(self.settings.velocity, np.float64) * step.dt
@@ -104,19 +108,32 @@ class ParticleFluidSource(SourceMesh):
         return np.asarray(~np.isfinite(distance))
 
     def _is_free(self, placed: Any, place: Array) -> NDArray[np.bool_]:
-        """Which places no particle, of any rank, is near to. Collective."""
+        """Which places have room among the particles of all ranks. Collective."""
         from scipy.spatial import cKDTree
 
         particles, comm = self.target.particles, self.target.scope.domain.comm
-        reach = ROOM * self.spacing
-        position = particles.local("position")[particles.kept()].astype(np.float64)
-        near = position[is_in_box(placed, position, reach + 0.5 * (self.shell or 0.0))]
-        parts = comm.all_gather(np.ascontiguousarray(near).reshape(-1))
-        everyone = np.concatenate(parts).reshape(-1, 3)
+        kept, support = particles.kept(), float(self.target.fluid.settings.support)
+        position = particles.local("position")[kept].astype(np.float64)
+        spacing = np.cbrt(BALL) * particles.local("radius")[kept].astype(np.float64)
+        # Between particles of two sizes it is the mean of their spacings that counts.
+        largest = comm.maximum(float(spacing.max(initial=0.0)))
+        reach = 0.5 * support * (self.spacing + largest)
+        near = is_in_box(placed, position, reach + 0.5 * (self.shell or 0.0))
+        parts = comm.all_gather(np.column_stack((position, spacing))[near].reshape(-1))
+        everyone = np.concatenate(parts).reshape(-1, 4)
         if not len(everyone) or not len(place):
             return np.ones(len(place), bool)
-        distance, _ = cKDTree(everyone).query(place, distance_upper_bound=reach)
-        return np.asarray(~np.isfinite(distance))
+        pairs = cKDTree(place).sparse_distance_matrix(
+            cKDTree(everyone[:, :3]), reach, output_type="ndarray"
+        )
+        theirs = everyone[pairs["j"], 3]
+        apart = pairs["v"] / (0.5 * (self.spacing + theirs))
+        left = np.maximum(1.0 - apart / support, 0.0)
+        share = prototype(support).norm * left**4 * (1.0 + 4.0 * apart / support)
+        share *= (theirs / (0.5 * support * (self.spacing + theirs))) ** 3
+        filled = np.bincount(pairs["i"], share, minlength=len(place)).astype(np.float64)
+        filled[pairs["i"][apart < ROOM]] = np.inf
+        return np.asarray(filled < FULL)
 
     def _outside_solids(self, place: Array) -> Array:
         for collider in self.target.body_colliders:
@@ -136,7 +153,9 @@ class ParticleFluidSource(SourceMesh):
                     "capacity; nothing more comes out of the source while it has them"
                 )
             count = min(count, room)
-        count = self.within_flux(count, BALL * self.radius**3, step.dt)
+        speed = float(np.linalg.norm(settings.velocity))
+        pause = self.spacing / speed if speed > 0.0 else 0.0
+        count = self.within_flux(count, BALL * self.radius**3, step.dt, pause)
         if count < len(place):  # spread over the source
             chosen = np.linspace(0, len(place), count, endpoint=False).astype(np.int64)
             place = place[chosen]

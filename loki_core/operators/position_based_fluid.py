@@ -107,7 +107,7 @@ class PositionBasedFluidAction(ParticleFluid, behavior=PositionBasedFluid):
     )
     def solve(self, access: Access, step: Step) -> None:
         """Correct positions, and velocities with them."""
-        self.see_neighbours(step)
+        self.prepare(step)
         _Solve(self, step).run()
         self.search.forget()
         self.iterations = int(self.settings.iterations)
@@ -138,7 +138,7 @@ class _Solve(FluidStep):
         if self._keep_lists():
             self.measure_density()
         moved = self.end(self.way)
-        self.way = moved[:0].T
+        self.way = np.empty((3, 0), kind)
         moved /= kind.type(self.dt)
         particles.local("velocity")[:] += moved
         del moved

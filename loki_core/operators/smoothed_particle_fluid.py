@@ -142,7 +142,7 @@ class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid)
     )
     def solve(self, access: Access, step: Step) -> None:
         """Apply forces between particles, and keep their density."""
-        self.see_neighbours(step)
+        self.prepare(step)
         solve = _Solve(self, step)
         solve.run()
         self.search.forget()
@@ -396,7 +396,7 @@ class _Solve(FluidStep):
             self.coarse = CoarsePressure(
                 self.particles.domain, packed=search.packed, own=search.own, weight=self.weight,
                 active=pressed.astype(kind), push=self.push_of(pressed.astype(kind)),
-                moment=self.moment,
+                density=self.density, moment=self.moment,
                 spacing=self.largest_reach / float(self.settings.support),
             )  # fmt: skip
         self.coarse.correct(

@@ -283,3 +283,14 @@ def test_a_thin_plate_that_moves_takes_particles_along():
     solver = fluid(points, radius=radius_of(d), collider=plate)
     solver.run(6)
     assert read(solver, "position")[:, 0].min() > 0.25 * 6
+
+
+def test_a_drop_that_goes_far_in_a_step_meets_the_floor():
+    """Forty spacings a step, beyond where the distance to the floor is known."""
+    d = 0.02
+    points = lk.Points(block(5, 5, 5, spacing=d, corner=(0.0, 0.3, 0.0)))
+    points.set_channel("point", "velocity", np.tile((0.0, -20.0, 0.0), (125, 1)))
+    floor = box_mesh((-1.0, -0.2, -1.0), (1.0, 0.0, 1.0))
+    solver = fluid(points, radius=radius_of(d), collider=floor)
+    solver.run(2)
+    assert read(solver, "position")[:, 1].min() > 0.0
