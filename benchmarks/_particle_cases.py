@@ -131,7 +131,7 @@ def measure_steps(case: Case, comm: Communicator) -> dict[str, Any]:
     load_kernels(case, comm)
     solver = lk.Solver(*build(case), comm=comm)
     solver.run(int(case["warm"]))
-    watch, before = Watch(solver), iterations_of(solver)
+    watch, before, former = Watch(solver), iterations_of(solver), accounts_of(solver)
     with neighbour_clock() as spent:
         watch.start()
         solver.advance_frame()
@@ -141,7 +141,7 @@ def measure_steps(case: Case, comm: Communicator) -> dict[str, Any]:
         "neighbour_seconds": {name: one / len(watch.seconds) for name, one in spent.items()},
         "threads": thread_count(),
         "retried": solver.timeline.retried,
-        "accounts": accounts_of(solver),
+        "accounts": {name: one - former[name] for name, one in accounts_of(solver).items()},
         "warnings": solver.warnings[-3:],
         "tasks": solver.statistics(),
     }
