@@ -239,13 +239,10 @@ def stop_on_the_way(
 ):  # fmt: skip
     """Stop places where their ways first came within `keep` supports of a field's surface.
 
-    Returns how many that were.
-
     What is left of the way goes on along the surface, as far as friction lets it. So no wall is
     too thin to be met, however far particles go in a step. Ways are seen from the surface, which
     moves by `drift` [n, 3] m. Args: packed [places, 3 or 4]; others as of `stop_at_field`.
     """
-    count = 0
     for n in prange(near.shape[0]):
         p = near[n]
         gap = np.float64(support[p]) * keep
@@ -268,13 +265,11 @@ def stop_on_the_way(
                 push = towards * (length - gone)
                 nx, ny, nz = gx / steepness, gy / steepness, gz / steepness
                 stop_at(p, n, push, nx, ny, nz, start, drift[n], friction[n], packed, total)
-                count += 1
                 break
             # Where the distance is not known, no surface is within a voxel.
             gone += voxel if s >= FAR else max(s - gap, 0.25 * gap)
             if gone >= length:
                 break
-    return count
 
 
 @parallel_kernel

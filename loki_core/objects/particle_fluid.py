@@ -194,7 +194,8 @@ class ParticleFluid(Operator):
         """Particles move a few spacings in a substep at most [s]."""
         particles = self.target.particles
         sources = self.target.fluid_sources
-        speeds = [float(largest_speed(particles.local("velocity"))), *(s.speed for s in sources)]
+        speeds = [float(largest_speed(particles.local("velocity")))]
+        speeds += [one.speed for one in (*sources, *self.target.body_colliders)]
         if not max(speeds) > 0.0:
             return np.inf
         radii = [s.radius for s in sources]

@@ -106,23 +106,26 @@ class ParticleWalls:
             way = dt * velocity[rows].astype(np.float64) + moved[:, rows].T
             return np.asarray(position[rows] - way)
 
+        every: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
         for one in self.colliders:
-            near = self._on_the_way(one, position, dt * velocity + moved.T, support, dt)
+            closest = np.full(len(position), FAR)
+            distance_to_field(*_field(one), position, every, closest)
+            way = np.linalg.norm(dt * velocity + moved.T, axis=1) + dt * one.speed
+            gap = keep * support
+            # A surface that the way has crossed is no farther than that; beyond the band it is not
+            # known where they end, but it is on the way.
+            crossed = (way > gap) & (closest < way + gap)
+            crossed |= (closest >= FAR) & (way > one.field.band)
+            near = every[crossed | (closest < gap)]
             if not len(near):
                 continue
-            drift, rough = self._surface(one, position, near, dt)
             start = starts(near)
-            if one.speed > 0.0:  # the surface may have passed them
-                at_start, _ = self._surface(
-                    one, start.astype(position.dtype), np.arange(len(near), dtype=np.int32), dt
-                )
-                drift = np.where(np.any(drift != 0.0, axis=1)[:, None], drift, at_start)
-            count = stop_on_the_way(
-                *_field(one), near, support, keep, rough, start, drift, position, moved
-            )
-            caught |= count > 0
+            drift, rough = self._drift(one, position, start, near, dt)
+            given = (near, support, keep, rough, start, drift, position, moved)
+            stop_on_the_way(*_field(one), *given)
+            stop_at_field(*_field(one), *given)
+            caught = True
         if self.has_box:
-            every: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
             closest = np.full(len(position), FAR)
             distance_to_box(position, every, self.lower, self.upper, closest)
             near = every[closest < keep * support]
@@ -133,20 +136,16 @@ class ParticleWalls:
             caught |= len(near) > 0
         return caught
 
-    def _on_the_way(
-        self, one: BodyCollider, position: Array, way: Array, support: Array, dt: float
-    ) -> NDArray[np.int32]:
-        """Rows whose ways [count, 3] m may have crossed a Collider's surface."""
-        gap = 0.5 * self.spacing * support
-        longest = np.linalg.norm(way, axis=1) + dt * one.speed  # as the surface sees it
-        # What goes less than that passes the middle of no wall, and is pushed back as it is.
-        far: NDArray[np.int32] = np.flatnonzero(longest > gap).astype(np.int32)
-        closest = np.full(len(far), FAR)
-        distance_to_field(*_field(one), position, far, closest)
-        # Beyond the band the distance is not known where they end, but it is on the way.
-        passed = (closest >= FAR) & (longest[far] > one.field.band)
-        near: NDArray[np.int32] = far[passed | (closest < longest[far] + gap[far])]
-        return near
+    def _drift(
+        self, one: BodyCollider, position: Array, start: Array, near: NDArray[np.int32], dt: float
+    ) -> tuple[Array, Array]:
+        """`_surface` where rows are, or where they began if the surface has passed them since."""
+        drift, rough = self._surface(one, position, near, dt)
+        if one.speed > 0.0:
+            every: NDArray[np.int32] = np.arange(len(near), dtype=np.int32)
+            at_start, _ = self._surface(one, start.astype(position.dtype), every, dt)
+            drift = np.where(np.any(drift != 0.0, axis=1)[:, None], drift, at_start)
+        return drift, rough
 
     def _surface(
         self, one: BodyCollider, packed: Array, near: NDArray[np.int32], dt: float

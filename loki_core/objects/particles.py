@@ -282,8 +282,30 @@ class Particles(Joinable):
         values = {n: v for n, v in values.items() if n in self.particles.channels}
         first = self.particles.reserve_ids(count)
         ids = np.arange(first + rows.start, first + rows.stop, dtype=np.int64)
+        if self.fluid is not None:
+            moved = self._part_coincident(stream.positions)[rows] * values["radius"][:, None]
+            values["position"] += moved.astype(dtype)
         self.particles.append(values, ids=ids)
         self.particles.rebucketize()
+
+    def _part_coincident(self, positions: NDArray[Any]) -> NDArray[np.float64]:
+        """Moves [n, 3], in radii, of points that stand where another one does.
+
+        Nothing tells which way the particles of a fluid should go that are in one point.
+        """
+        moves = np.zeros((len(positions), 3))
+        bits = np.ascontiguousarray(positions, np.float64).view(np.uint64).reshape(-1, 3)
+        code = (bits * np.array([1, 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F], np.uint64)).sum(axis=1)
+        _, first = np.unique(code, return_index=True)
+        again = np.setdiff1d(np.arange(len(positions)), first)
+        if len(again):
+            self.warning = (
+                f"{len(again)} of {len(positions)} points stand where another one does; they are "
+                "moved by up to a hundredth of a radius, so that they can part"
+            )
+            random = np.random.default_rng(self.scope.settings.random_seed)
+            moves[again] = 0.01 * random.uniform(-1.0, 1.0, (len(again), 3))
+        return moves
 
     def _fill(self, mesh: Any, label: str) -> Points:
         """The points of a fluid that fill a mesh but for Colliders, with what is painted there."""

@@ -89,6 +89,12 @@ class ParticleFluidSource(SourceMesh):
         place = places_inside(
             placed, target.scope.domain, spacing, label=self.label, shift=self.way, shell=self.shell
         )
+        if not len(place) and not self._told:
+            self._told = True
+            self.target.warning = (
+                f"{self.path}: no particle fits into the source: its mesh has no place of the "
+                f"lattice of {spacing:g} m; use a larger mesh or a smaller radius"
+            )
         place = self._outside_solids(place)
         entered = self._has_entered(place, moved)
         self.former = place

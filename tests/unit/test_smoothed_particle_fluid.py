@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from tests.particle_fluids import G, block, fluid, radius_of, read
+from tests.particle_fluids import G, block, box_mesh, fluid, radius_of, read
 
 pytestmark = pytest.mark.compiles
 
@@ -191,3 +191,48 @@ def test_it_says_when_iterations_do_not_suffice():
     )  # fmt: skip
     solver.run(3)
     assert any("on the mean after 1 iterations" in one for one in solver.warnings)
+
+
+@pytest.mark.parametrize("speed", [0.0, 1.0])
+def test_a_particle_stays_on_a_collider(speed):
+    """One alone is never dense, so no iteration is made: walls hold it all the same."""
+    d = 0.02
+    points = lk.Points([[0.0, 0.5 * d, 0.0]])
+    points.set_channel("point", "velocity", [[speed, 0.0, 0.0]])
+    table = box_mesh((-2.0, -0.2, -2.0), (2.0, 0.0, 2.0))
+    solver = fluid(
+        points, radius=radius_of(d), kind=lk.SmoothedParticleFluid, gravity=True, collider=table,
+        substeps=4,
+    )  # fmt: skip
+    for _ in range(12):
+        solver.run(1)
+        assert read(solver, "position")[0, 1] == pytest.approx(0.5 * d, abs=0.02 * d)
+    assert read(solver, "velocity")[0, 0] == pytest.approx(speed, abs=1e-3)
+
+
+def test_a_drop_that_lands_on_a_collider_gains_no_energy():
+    d = 0.02
+    x = block(6, 6, 6, spacing=d, corner=(-0.06, 0.05, -0.06))
+    table = box_mesh((-1.3, -0.2, -1.3), (1.3, 0.0, 1.3))
+    setup = lk.SolverSetup(
+        "t", lk.ParticleObject(name="P", input="p", radius=radius_of(d)),
+        lk.SmoothedParticleFluid(), lk.Collider(input="table"), lk.GravityForce(),
+        adaptive_substeps=True, max_substeps=64,
+    )  # fmt: skip
+    solver = lk.Solver(setup, {"p": lk.Points(x), "table": table})
+    energy = []
+    for _ in range(14):
+        solver.run(1)
+        v, y = read(solver, "velocity").astype(np.float64), read(solver, "position")[:, 1]
+        energy.append(float(np.sum(0.5 * (v**2).sum(axis=1) + G * y)))
+    assert np.all(np.diff(energy) < 0.02 * energy[0])
+    assert read(solver, "position")[:, 1].min() > 0.45 * d
+
+
+def test_particles_in_one_point_part_without_a_bang():
+    d = 0.02
+    solver = fluid(np.full((300, 3), 0.5), kind=SPH, radius=radius_of(d))
+    solver.run(3)
+    assert any("stand where another one does" in one for one in solver.warnings)
+    assert np.abs(read(solver, "velocity")).max() < 0.5
+    assert read(solver, "density_ratio").max() < 1.1
