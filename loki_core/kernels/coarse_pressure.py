@@ -16,7 +16,8 @@ trilinear field on the corners c of cells so has the matrix of Galerkin's method
     A_cd = sum_i V_i / w_i (N_c u_i + a_i m grad N_c) . (N_d u_i + a_i m grad N_d)
 
 the sum of one 8 x 8 matrix for each cell: that of a Laplacian, to which surfaces are a soft
-boundary with lambda = 0, and walls a closed one.
+boundary with lambda = 0, and walls a closed one. Where few particles under pressure are near each
+other there is no such field; their own response, lambda_i^2 s_i, is added there.
 """
 
 from __future__ import annotations
@@ -96,13 +97,13 @@ def place_in_cell(packed, p, inverse, cells, cell):
 
 @parallel_kernel
 def assemble_cells(
-    cells, first, places, packed, weight, active, push, moment, inverse, scratch, matrix
+    cells, first, places, packed, weight, active, push, hold, moment, inverse, scratch, matrix
 ):  # fmt: skip
     """Fill matrix [cells, 8, 8].
 
     Args: cells [cells, 3], their coordinates; places [first[-1]], by cell; weight [places] or [1];
-    active [places], 0 or 1; push [3, places], u; inverse [3], of the size of cells; scratch
-    [cells, 8, 3].
+    active [places], 0 or 1; push [3, places], u; hold [places], s [1/m^2]; inverse [3], of the size
+    of cells; scratch [cells, 8, 3].
     """
     many = weight.shape[0] > 1
     for cell in prange(first.shape[0] - 1):
@@ -121,11 +122,13 @@ def assemble_cells(
                 scratch[cell, c, 1] = share * push[1, p] + m * inverse[1] * sy
                 scratch[cell, c, 2] = share * push[2, p] + m * inverse[2] * sz
             for c in range(CORNERS):
+                own = hold[p] * share_of_corner(c, x, y, z)
                 for d in range(c + 1):
                     matrix[cell, c, d] += factor * (
                         scratch[cell, c, 0] * scratch[cell, d, 0]
                         + scratch[cell, c, 1] * scratch[cell, d, 1]
                         + scratch[cell, c, 2] * scratch[cell, d, 2]
+                        + own * share_of_corner(d, x, y, z)
                     )
         for c in range(CORNERS):
             for d in range(c):

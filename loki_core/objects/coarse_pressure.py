@@ -49,6 +49,7 @@ class CoarsePressure:
         weight: Density of places over the Object's, or one for all.
         active: Which places are under pressure, 1 or 0, [places].
         push: What a multiplier of 1 at all of these displaces places by, times weight [3, places].
+        hold: Response of places of their own where few neighbours are under pressure [1/m^2].
         density: Of places over that at rest, walls included.
         moment: Of the kernel.
         spacing: Of particles [m], the largest of all ranks.
@@ -63,6 +64,7 @@ class CoarsePressure:
         weight: Array,
         active: Array,
         push: Array,
+        hold: Array,
         density: Array,
         moment: float,
         spacing: float,
@@ -82,7 +84,8 @@ class CoarsePressure:
         self.places = own[order]
         matrix = np.empty((len(cells), CORNERS, CORNERS))
         assemble_cells(
-            cells, self.first, self.places, packed, weight, active, push, moment, self.inverse,
+            cells, self.first, self.places, packed, weight, active, push, hold, moment,
+            self.inverse,
             np.empty((len(cells), CORNERS, 3)), matrix,
         )  # fmt: skip
         self._number_corners(cells)

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
-from loki_core.kernels.density_constraint import find_multipliers, sum_gradients
+from loki_core.kernels.density_constraint import find_multipliers, sum_density, sum_gradients
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.neighbour_lists import run_count
 from loki_core.kernels.particle_forces import (
@@ -68,6 +68,9 @@ FURTHEST = 0.5
 VELOCITY_TOLERANCE, LEAST_TOLERANCE = 0.05, 1.0e-3
 #: Part of it below which not even the coarse part of the pressure is looked for.
 NOTHING = 0.02
+#: Compression that a coarse correction answers at once, and the density of particles under pressure
+#: from which on they are a liquid whose pressure may vary slowly.
+MOST_SLOW_ERROR, CROWDED = 0.003, 0.95
 #: What is as dense as that, but for this, is under pressure as soon as something presses.
 NEARLY = 1.0e-3
 #: (omega dt)^2 of the fastest vibration, over multipliers in units of the spacing squared: 9.4 on a
@@ -392,19 +395,30 @@ class _Solve(FluidStep):
         """Add the slow part of the multipliers to those that are applied, and move. Collective."""
         search, kind = self.search, self.particles.dtype
         if self.coarse is None:
-            pressed = (applied < 0.0) | (self.density > target - kind.type(NEARLY))
+            pressed = ((applied < 0.0) | (self.density > target - kind.type(NEARLY))).astype(kind)
+            search.share(pressed)
             self.coarse = CoarsePressure(
                 self.particles.domain, packed=search.packed, own=search.own, weight=self.weight,
-                active=pressed.astype(kind), push=self.push_of(pressed.astype(kind)),
+                active=pressed, push=self.push_of(pressed), hold=self._hold(pressed),
                 density=self.density, moment=self.moment,
                 spacing=self.largest_reach / float(self.settings.support),
             )  # fmt: skip
         self.coarse.correct(
-            search.packed, self.density, target, MOST_ERROR, applied, self.multiplier
+            search.packed, self.density, target, MOST_SLOW_ERROR, applied, self.multiplier
         )
         applied += self.multiplier
         self.displace(self.multiplier, applied, self.way, furthest=FURTHEST)
         self.iterations += 1
+
+    def _hold(self, pressed: Array) -> Array:
+        """Response of places of their own [1/m^2], as far as few neighbours are under pressure."""
+        packed = self.search.packed.copy()
+        packed[:, 3] *= pressed
+        filled = np.zeros_like(pressed)
+        sum_density(*self.listed[:4], packed.reshape(-1), *self.listed[5:], filled)
+        self.walls.add_density(self.search, filled)
+        hold: Array = pressed * np.maximum(CROWDED - filled, 0.0) * self.weight / self.stiffness
+        return hold
 
     def _keep_lists(self, applied: Array, target: Array) -> tuple[Array, Array]:
         """List neighbours anew if any may be missing; returns what is by place. Collective."""

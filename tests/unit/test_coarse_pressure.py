@@ -33,6 +33,7 @@ def coarse(x, domain=None, period=None):
     return packed, CoarsePressure(
         domain or GridDomain(1.0), packed=packed, own=np.arange(len(x), dtype=np.int32),
         weight=np.ones(1), active=active, moment=LATTICE.moment, spacing=D, density=density,
+        hold=np.zeros(len(x)),
         push=np.ascontiguousarray(displacements(x, active, period).T),
     )  # fmt: skip
 
