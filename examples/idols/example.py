@@ -40,7 +40,7 @@ def build(
     water = Group(
         "Water",
         ParticleObject(name="Particles", radius=spacing * float(np.cbrt(0.75 / np.pi))),
-        PositionBasedFluid(surface_tension=surface_tension, viscosity=0.01),
+        PositionBasedFluid(surface_tension=surface_tension),
         LiquidSource(name="Nozzle", source="nozzle", velocity=(0.0, -speed, 0.0)),
         LiquidSink(name="Drain", source="drain"),
         Collider(name="Idols", input="idols", friction=0.05),

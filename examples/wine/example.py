@@ -23,13 +23,13 @@ from .glass import glass
 
 FRAMES = 72
 DENSITY = 990.0  # kg/m^3
-JET = 0.005  # m, its radius
-SPOUT = (0.180, 0.190)  # m, heights
+JET = 0.004  # m, its radius
+SPOUT = (0.166, 0.176)  # m, heights
 AWAY = -0.012  # m, of the jet from the axis
 
 
 def build(
-    spacing: float = 0.002, speed: float = 0.6, surface_tension: float = 0.05
+    spacing: float = 0.002, speed: float = 1.0, surface_tension: float = 0.05
 ) -> tuple[SolverSetup, dict[str, Any]]:
     """Return the Solver Setup and its inputs.
 
