@@ -33,6 +33,8 @@ Float = NDArray[np.float64]
 BAND = 6.0
 #: Painted channel of a Collider's mesh that says how rough it is.
 FRICTION = "friction"
+#: Voxels of a shell's thickness from which on the distance tells its sides apart.
+TIGHT = 1.0
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
@@ -42,12 +44,13 @@ class BodyCollider(Operator):
     Attributes:
         reach: Distance from the surface at which contacts may begin [m]; whoever asks sets it.
         is_used: Whether anything asks.
+        is_tight: Whether a shell must have two sides that the grid tells apart.
     """
 
     def __init__(self, behavior: Any, target: Any, scope: Scope) -> None:
         super().__init__(behavior, target)
         self.reach = 0.0
-        self.is_used = False
+        self.is_used = self.is_tight = False
         self._scope = scope
         self._mesh: _LocalField | None = None
         colliders_of(target).append(self)
@@ -60,9 +63,10 @@ class BodyCollider(Operator):
         """
         return isinstance(item, Joinable) and (item.is_joined or item.fluid is not None)
 
-    def need(self, reach: float) -> None:
-        """Ask for distances up to this one [m]."""
+    def need(self, reach: float, *, is_tight: bool = False) -> None:
+        """Ask for distances up to this one [m], and that shells are tight to what presses."""
         self.is_used = True
+        self.is_tight |= is_tight
         self.reach = max(self.reach, reach)
 
     @property
@@ -108,6 +112,7 @@ class BodyCollider(Operator):
         if self.is_used:
             mesh.widen(self.reach)
             mesh.dt = step.dt
+            mesh.is_tight = self.is_tight
             mesh.reach_beyond()
             mesh.update_field(access, step)
         else:
@@ -129,14 +134,17 @@ class _LocalField(ColliderField):
         dt: Length of the substep [s], in which points move on.
         box: The domain of all ranks, with its periodic sides. Within a step points go through
             those, so the field goes on beyond them, where images of the mesh stand.
+        is_tight: Whether a shell must have two sides that the grid tells apart.
     """
 
     dt = 0.0
+    is_tight = False
     box: GridDomain
 
     def _thickness(self) -> float:
-        """As it is: contacts need no grid."""
-        return float(self.settings.thickness)
+        """As it is: contacts need no grid; but what presses must not come out on the other side."""
+        thinnest = TIGHT * self.field.voxel_size if self.is_tight else 0.0
+        return max(float(self.settings.thickness), thinnest)
 
     def _box(self) -> GridDomain:
         return self.box

@@ -188,7 +188,7 @@ class ParticleFluid(Operator):
         radius = float(access["particles.radius"].max(initial=0.0))
         support = float(self.settings.support) * np.cbrt(BALL) * radius
         for one in self.target.body_colliders:
-            one.need(1.5 * support)
+            one.need(1.5 * support, is_tight=True)
 
     def time_step_limit(self) -> float:
         """Particles move a few spacings in a substep at most [s]."""

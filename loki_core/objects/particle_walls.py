@@ -30,6 +30,9 @@ from loki_core.objects.neighbour_search import NeighbourSearch
 
 Array = NDArray[Any]
 
+#: Walls that one way may meet in turn, as in the corner of a box.
+CORNER = 3
+
 
 class ParticleWalls:
     """What stands around the particles of one search, from one substep.
@@ -122,7 +125,8 @@ class ParticleWalls:
             start = starts(near)
             drift, rough = self._drift(one, position, start, near, dt)
             given = (near, support, keep, rough, start, drift, position, moved)
-            stop_on_the_way(*_field(one), *given)
+            for _ in range(CORNER):
+                stop_on_the_way(*_field(one), *given)
             stop_at_field(*_field(one), *given)
             caught = True
         if self.has_box:
@@ -215,10 +219,13 @@ class ParticleWalls:
             return
         keep = 0.5 * self.spacing
         for one, drift, rough in zip(self.colliders, self.drift, self.rough, strict=True):
-            stop_at_field(
-                *_field(one), self.near, search.support, keep, rough, self.start, drift,
-                search.packed, total,
+            given = (
+                self.near, search.support, keep, rough, self.start, drift, search.packed, total,
             )  # fmt: skip
+            if one.settings.mode == "shell":  # where the distance does not tell the sides apart
+                for _ in range(CORNER):
+                    stop_on_the_way(*_field(one), *given)
+            stop_at_field(*_field(one), *given)
         if self.has_box:
             stop_at_box(
                 self.near, self.lower, self.upper, search.support, keep, self.friction, self.start,

@@ -160,6 +160,7 @@ class Particles(Joinable):
     Attributes:
         derived: Channels that Operators fill and that are part of the output.
         fluid: The Operator that makes a liquid of them, if any.
+        droplets: The Operator that collides them as droplets, if any.
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
     """
 
@@ -184,14 +185,31 @@ class Particles(Joinable):
         self.emission_debt = 0.0  # part of the next particle that is due
         self.derived: list[str] = []
         self.fluid: Any = None
+        self.droplets: Any = None
         self.fluid_sources: list[Any] = []
         self.fluid_sinks: list[Any] = []
 
     def become_fluid(self, fluid: Any) -> None:
         """Let an Operator make a liquid of the particles; what Forces leave is not kept."""
+        self._refuse_both(fluid)
         self.fluid = fluid
         for name in ("force", "start_velocity", "change"):
             self.particles.channels[name].is_scratch = True
+
+    def become_droplets(self, collisions: Any) -> None:
+        """Let an Operator collide the particles as droplets, in double precision."""
+        self._refuse_both(collisions)
+        self.droplets = collisions
+        self.particles.store_as(np.float64)
+
+    def _refuse_both(self, newcomer: Any) -> None:
+        first = self.fluid or self.droplets
+        if first is not None:
+            raise InputError(
+                f"{self.path}: {type(first.behavior).__name__} and "
+                f"{type(newcomer.behavior).__name__} cannot act on the same particles, which are a "
+                "liquid or single droplets: give each its own Group and Particle Object"
+            )
 
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""

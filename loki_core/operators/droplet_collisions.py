@@ -107,7 +107,7 @@ class DropletCollisionsAction(Operator, behavior=BinaryDropletCollisions):
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        target.particles.store_as(np.float64)  # mass and momentum of droplets are exact
+        target.become_droplets(self)  # in double precision: mass and momentum are exact
         self.account: dict[str, Any] = {
             **dict.fromkeys((*OUTCOMES.values(), "satellites"), 0),
             "energy": 0.0,

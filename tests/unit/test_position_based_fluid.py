@@ -246,6 +246,31 @@ def test_the_result_does_not_depend_on_threads_or_the_order_of_the_input():
     np.testing.assert_array_equal(*results)
 
 
+def test_a_liquid_is_not_made_of_droplets_too():
+    setup = lk.SolverSetup(
+        "t", lk.ParticleObject(name="P", input="p", radius=0.01), lk.PositionBasedFluid(),
+        lk.BinaryDropletCollisions(),
+    )  # fmt: skip
+    with pytest.raises(lk.InputError, match="P: PositionBasedFluid and BinaryDropletCollisions"):
+        lk.Solver(setup, {"p": lk.Points(np.zeros((1, 3)))}).run(1)
+
+
+@pytest.mark.parametrize("kind", [lk.PositionBasedFluid, lk.SmoothedParticleFluid])
+def test_a_shell_of_no_thickness_holds_what_falls_into_it(kind):
+    d = 0.02
+    tray = box_mesh((-8 * d, 0.0, -8 * d), (8 * d, 40 * d, 8 * d))
+    setup = lk.SolverSetup(
+        "t", lk.ParticleObject(name="P", input="p", radius=radius_of(d)), kind(),
+        lk.Collider(input="tray", mode="shell"), lk.GravityForce(acceleration=(0.0, -G, 0.0)),
+        adaptive_substeps=True, max_substeps=64,
+    )  # fmt: skip
+    places = block(10, 10, 10, spacing=d, corner=(-5 * d, 4 * d, -5 * d))
+    solver = lk.Solver(setup, {"p": lk.Points(places), "tray": tray})
+    solver.run(12)
+    x = solver.read("P", "position")
+    assert np.all(np.abs(x[:, [0, 2]]) < 8 * d) and x[:, 1].min() > 0.0
+
+
 def test_only_one_fluid_acts_on_an_object():
     """The one in the nearest Group."""
     setup = lk.SolverSetup(
