@@ -2,6 +2,7 @@
 
 seeds=points.ply           a mesh, or points where the file has no faces
 wind=wind.vdb              voxels
+tree=tree.bgeo.sc          Houdini geometry of one kind: .geo, .bgeo, .gz or .sc
 seeds=points.npz           "positions" [n, 3] in metres and any channels of n elements
 liquid=../pool             the one Object of a frame cache, frame by frame
 liquid=../pool#Water/ParticleObject
@@ -22,10 +23,11 @@ from bridges.standalone.failures import UsageError
 from loki_core.data.mesh import STREAM_TYPES
 from loki_core.data.points import Points
 from loki_core.errors import FormatError, InputError, did_you_mean
+from serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl")
 NUMPY_SUFFIXES = (".npy", ".npz")
-SUFFIXES = (*MESH_SUFFIXES, ".vdb", *NUMPY_SUFFIXES, ".loki")
+SUFFIXES = (*MESH_SUFFIXES, ".vdb", *NUMPY_SUFFIXES, ".loki", *HOUDINI_SUFFIXES)
 MAX_NUMPY_BYTES = 1 << 34
 _FRAME_PATTERN = re.compile(r"#+")
 
@@ -67,6 +69,11 @@ def read_input(path: str) -> Input:
 def read_stream(path: Path) -> Stream:
     """Return the stream that one file holds."""
     suffix = path.suffix.lower()
+    if path.name.lower().endswith(HOUDINI_SUFFIXES):
+        from serialization.houdini_files import read_geometry
+        from serialization.houdini_streams import stream_of
+
+        return stream_of(read_geometry(path), label=str(path))
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, SUFFIXES)
         raise InputError(f'{path}: streams are not read from "{path.suffix}" files{hint}')

@@ -11,17 +11,21 @@ from loki_core.behavior import parameter
 from loki_core.errors import InputError, SetupError, did_you_mean
 from loki_graph.node import Node, Values
 from loki_graph.sockets import Socket
+from serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
 
 if TYPE_CHECKING:
     from loki_graph.evaluate import Context
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl")
-SUFFIXES = (*MESH_SUFFIXES, ".vdb")
+SUFFIXES = (*MESH_SUFFIXES, ".vdb", *HOUDINI_SUFFIXES)
 _FRAME = re.compile(r"#+|%0?(\d{0,2})d")
 
 
 class FileInput(Node):
-    """Read a mesh (ply, obj, stl) or a volume (vdb), with `####` or `%04d` for the frame."""
+    """Read a mesh (ply, obj, stl), a volume (vdb) or Houdini geometry (geo, bgeo, bgeo.sc).
+
+    `####` or `%04d` in the path stands for the frame.
+    """
 
     path: str = parameter("", doc="The file, relative to the graph's folder.")
     points_only: bool = parameter(False, doc="Leave out the faces of a mesh.")
@@ -31,7 +35,7 @@ class FileInput(Node):
     def validate(self, place: str) -> None:
         """Check that the suffix is one that can be read."""
         suffix = Path(self.path).suffix.lower()
-        if self.path and suffix not in SUFFIXES:
+        if self.path and not self.path.lower().endswith(SUFFIXES):
             raise SetupError(
                 f'{place}.path = "{self.path[:200]}" has the unknown suffix "{suffix}"'
                 f"{did_you_mean(suffix, SUFFIXES)}"
@@ -44,6 +48,8 @@ class FileInput(Node):
         suffix = Path(self.path).suffix.lower()
         if suffix == ".vdb":
             return {"out": Socket("out", "voxels")}
+        if self.path.lower().endswith(HOUDINI_SUFFIXES) and not self.points_only:
+            return {"out": Socket("out", "any")}  # the file says what it holds
         mesh = "points" if self.points_only else "surface"
         return {"out": Socket("out", mesh if suffix else "any")}
 
@@ -83,6 +89,12 @@ class FileInput(Node):
             from serialization.volumes import read_vdb
 
             return {"out": read_vdb(file, names=self.grids or None)}
+        if file.name.lower().endswith(HOUDINI_SUFFIXES):
+            from serialization.houdini_files import read_geometry
+            from serialization.houdini_streams import stream_of
+
+            kind = "points" if self.points_only else "any"
+            return {"out": stream_of(read_geometry(file), kind, label=str(file))}
         from serialization.meshes import read_mesh, read_points
 
         return {"out": read_points(file) if self.points_only else read_mesh(file)}

@@ -1,0 +1,118 @@
+"""Volume primitives of Houdini and Loki's voxels, each from the other.
+
+Voxels have a channel for each volume by its attribute `name`; three volumes `vel.x`, `vel.y` and
+`vel.z` are one channel, "velocity". All must lie on one lattice of cubes along the axes. Dense
+boxes serve small fields; large ones go through VDB files.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from loki_core.data.voxels import Voxels
+from serialization.houdini_geometry import VOLUME, Attribute, Geometry
+from serialization.houdini_volume import VolumePrimitive
+
+Array = npt.NDArray[Any]
+
+AXES = ("x", "y", "z")
+CHANNEL_OF = {"vel": "velocity"}
+NAME_OF = {channel: name for name, channel in CHANNEL_OF.items()}
+TOLERANCE = 1e-4  # of a voxel's edges, which are in single precision
+
+
+def voxels_of(geometry: Geometry) -> Voxels | None:
+    """Return the volumes of a geometry that lie on the lattice of the first; None without any."""
+    names = geometry.attributes["primitive"].get("name")
+    positions = geometry.positions().astype(np.float64)
+    scalars: dict[str, VolumePrimitive] = {}
+    lattice = None
+    for number, volume in sorted(geometry.volumes.items()):
+        name = f"volume{number}"
+        if names is not None and names.texts is not None:
+            name = names.as_texts()[number] or name
+        corner = int(geometry.corners[geometry.offsets[number]])
+        here = _lattice(volume, positions[int(geometry.vertex_points[corner])])
+        if here is None:
+            geometry.remarks.append(
+                f'not carried: volume "{name}", whose voxels are no cubes along the axes'
+            )
+        elif name in scalars or (lattice is not None and not np.allclose(here, lattice)):
+            geometry.remarks.append(
+                f'not carried: volume "{name}", which is there twice or lies on another lattice'
+            )
+        else:
+            lattice = here if lattice is None else lattice
+            scalars[name] = volume
+    if lattice is None:
+        return None
+    fields = {}
+    for name, volume in scalars.items():
+        stem, dot, axis = name.rpartition(".")
+        parts = [scalars.get(f"{stem}.{one}") for one in AXES]
+        if dot and axis in AXES and all(part is not None for part in parts):
+            channel = CHANNEL_OF.get(stem, stem)
+            fields[channel] = np.stack([part.values for part in parts if part is not None])
+        else:
+            fields[CHANNEL_OF.get(name, name)] = volume.values[np.newaxis]
+    return Voxels.from_dense(fields, lattice[:3], float(lattice[3]))
+
+
+def _lattice(volume: VolumePrimitive, place: Array) -> Array | None:
+    """Lower corner and edge of a voxel [m], or None if it is no cube along the axes."""
+    half = np.diag(volume.transform)
+    edges = 2.0 * half / np.array(volume.values.shape)
+    off_axis = np.abs(volume.transform - np.diag(half)).max()
+    is_cube = np.ptp(edges) <= TOLERANCE * abs(edges[0]) and edges.min() > 0.0
+    if not is_cube or off_axis > TOLERANCE * edges[0]:
+        return None
+    return np.array([*(place - half), float(edges.mean())])
+
+
+def geometry_of_voxels(voxels: Voxels) -> Geometry:
+    """Return a volume primitive for each component of each channel.
+
+    Values on faces are taken to the centres of voxels, as the mean of the two faces.
+    """
+    geometry = Geometry()
+    names, places = [], []
+    lower, upper = voxels.bounds()
+    half = 0.5 * (upper - lower)
+    for channel, stored in voxels.channels.items():
+        if voxels.block_count == 0:
+            geometry.remarks.append(f'channel "{channel}" is empty')
+            continue
+        dense = voxels.to_dense(channel).astype(np.float32)
+        if stored.location == "face":
+            dense = _at_centres(dense, stored.background)
+            geometry.remarks.append(f'channel "{channel}" was on faces, and is at centres')
+        stem = NAME_OF.get(channel, channel)
+        for component, values in enumerate(dense):
+            suffix = AXES[component] if len(dense) == 3 else str(component)
+            names.append(stem if len(dense) == 1 else f"{stem}.{suffix}")
+            places.append(0.5 * (lower + upper))
+            geometry.volumes[len(places) - 1] = VolumePrimitive(
+                np.ascontiguousarray(values), np.diag(half), stored.background
+            )
+    count = len(places)
+    geometry.point_count = count
+    geometry.set_primitives(VOLUME, np.ones(count, np.int64), np.arange(count))
+    positions = np.array(places, np.float32).reshape(count, 3)
+    geometry.attributes["point"]["P"] = Attribute(positions, "point")
+    index = np.arange(count, dtype=np.int32)
+    geometry.attributes["primitive"]["name"] = Attribute(index, "", names)
+    return geometry
+
+
+def _at_centres(faces: Array, background: float) -> Array:
+    """The mean of the lower and the upper face of each voxel, [3, nx, ny, nz]."""
+    centres = np.empty_like(faces)
+    for axis in range(3):
+        shape = [1 if k == axis else n for k, n in enumerate(faces.shape[1:])]
+        end = np.full(shape, background, faces.dtype)
+        upper = np.concatenate([np.delete(faces[axis], 0, axis), end], axis=axis)
+        centres[axis] = 0.5 * (faces[axis] + upper)
+    return centres

@@ -1,0 +1,273 @@
+"""Houdini's geometry files: what is read is what was written, and damage is told in words.
+
+Public files that Houdini itself wrote are in the history of github.com/sideeffects/SideFXLabs,
+below `automation/unittest/baseline` (1,555 versions of .bgeo and .bgeo.sc): with their folder in
+LOKI_HOUDINI_FILES they are read here too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import loki_core as lk
+from loki_core.errors import FormatError, InputError, LokiError
+from serialization.houdini_files import (
+    SUFFIXES,
+    read_bytes,
+    read_geometry,
+    write_bytes,
+    write_geometry,
+)
+from serialization.houdini_geometry import Attribute, Geometry, geometry_of_document
+from serialization.houdini_json import MAGIC, decode, encode_binary
+from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
+from tests.houdini_streams import TYPES, assert_same, dressed
+
+HERE = os.environ.get("LOKI_HOUDINI_FILES", "")
+
+
+def attribute(name, storage, size, values, **options):
+    head = ["scope", "public", "type", "numeric", "name", name, "options", {}]
+    return [head, ["size", size, "storage", storage, "values", values], *options]
+
+
+def geometry(points, attributes=(), topology=(), primitives=(), **more):
+    """A document as Houdini writes it."""
+    document = [
+        "fileversion", "18.0.595", "hasindex", False, "pointcount", points,
+        "vertexcount", len(topology), "primitivecount", more.pop("count", 0),
+        "topology", ["pointref", ["indices", np.array(topology, np.int8)]],
+        "attributes", ["pointattributes", list(attributes)], "primitives", list(primitives),
+    ]  # fmt: skip
+    for key, value in more.items():
+        document += [key, value]
+    return geometry_of_document(decode(b"".join(encode_binary(document))))
+
+
+def placed(values):
+    flat = np.array(values, np.float32)
+    return attribute("P", "fpreal32", 3, ["size", 3, "storage", "fpreal32", "pagesize", 1024,
+                                          "rawpagedata", flat.reshape(-1)])  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TYPES)
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_file_holds_a_stream_as_it_was(name, suffix, tmp_path):
+    stream = dressed(name)
+    write_geometry(tmp_path / f"a{suffix}", geometry_of(stream))
+    found = read_geometry(tmp_path / f"a{suffix}")
+    assert found.remarks == []
+    again = streams_of(found)
+    assert list(again) == [stream.type_name]
+    assert_same(stream, again[stream.type_name])
+
+
+def test_attributes_have_houdinis_names_and_types():
+    made = geometry_of(dressed("surface"))
+    point = made.attributes["point"]
+    assert {"P", "v", "id", "pscale", "Cd"} <= set(point)
+    assert (
+        point["P"].hint == "point" and point["v"].hint == "vector" and point["Cd"].hint == "color"
+    )
+    assert point["id"].values.dtype == np.int64
+    assert set(made.groups["point"]) == {"chosen"}
+    assert geometry_of(dressed("points"), single=True).positions().dtype == np.float32
+
+
+def test_faces_turn_to_the_other_side():
+    """Houdini's are clockwise seen from outside; the first corner stays the first."""
+    surface = lk.Surface(np.eye(4, 3), [0, 4], [0, 1, 2, 3])
+    surface.set_channel("vertex", "uv", np.arange(8.0).reshape(4, 2))
+    made = geometry_of(surface)
+    assert made.vertex_points.tolist() == [0, 3, 2, 1]
+    np.testing.assert_array_equal(made.attributes["vertex"]["uv"].values[:, 0], [0, 6, 4, 2])
+
+
+def test_pages_with_one_value_for_all_and_packed_columns():
+    flags = [np.array([True, False, False]), np.array([False, True, False])]
+    data = np.array([1, 2, 3, 10, 11, 4, 5, 6, 7, 8, 9, 20, 0, 0, 1, 30], np.float32)
+    values = [
+        "size", 4, "storage", "fpreal32", "pagesize", 2, "packing", [3, 1],
+        "constantpageflags", flags, "rawpagedata", data,
+    ]  # fmt: skip
+    found = geometry(5, [attribute("q", "fpreal32", 4, values)]).attributes["point"]["q"].values
+    expected = [[1, 2, 3, 10], [1, 2, 3, 11], [4, 5, 6, 20], [7, 8, 9, 20], [0, 0, 1, 30]]
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_older_forms_of_values_and_primitives():
+    tuples = ["size", 2, "storage", "int32", "tuples", [[1, 2], [3, 4], [5, 6]]]
+    columns = ["size", 2, "storage", "int32", "arrays", [[1, 3, 5], [2, 4, 6]]]
+    found = geometry(
+        3, [attribute("a", "int32", 2, tuples), attribute("b", "int32", 2, columns)], [0, 1, 2] * 3,
+        [
+            [["type", "Polygon"], ["vertex", [0, 1, 2], "closed", True]],
+            [["type", "Polygon_run"], ["startvertex", 3, "nprimitives", 1, "nvertices", [3]]],
+            [["type", "run", "runtype", "Poly", "varyingfields", ["vertex"],
+              "uniformfields", {"closed": False}], [[[6, 7, 8]]]],
+        ],
+        count=3,
+    )  # fmt: skip
+    for name in "ab":
+        expected = [[1, 2], [3, 4], [5, 6]]
+        np.testing.assert_array_equal(found.attributes["point"][name].values, expected)
+    assert found.kinds.tolist() == [0, 0, 1]
+    streams = streams_of(found)
+    assert streams["surface"].primitive_count == 2 and streams["curves"].primitive_count == 1
+
+
+def test_groups_in_all_forms():
+    forms = {
+        "runs": ["unordered", ["boolRLE", [1, True, 2, False]]],
+        "flags": ["unordered", ["i8", [1, 0, 0]]],
+        "chosen": ["ordered", [0]],
+    }
+    groups = [[["name", name], ["selection", form]] for name, form in forms.items()]
+    found = geometry(3, pointgroups=groups)
+    for name in forms:
+        assert found.groups["point"][name].tolist() == [True, False, False]
+
+
+def test_texts_of_points_come_back_as_texts():
+    made = geometry_of(lk.Points(np.zeros((3, 3))))
+    made.attributes["point"]["name"] = Attribute(np.array([1, 0, -1], np.int32), "", ["a", "b"])
+    stream = stream_of(read_bytes(write_bytes(made)))
+    assert stream.channels["point"]["name"].tolist() == [1, 0, -1]
+    again = geometry_of(stream)
+    assert again.attributes["point"]["name"].as_texts() == ["b", "a", ""]
+
+
+def test_half_precision_and_quaternions_come_back():
+    made = geometry_of(lk.Points(np.zeros((2, 3))))
+    made.attributes["point"]["half"] = Attribute(np.array([0.5, 2.0], np.float16))
+    made.attributes["point"]["turn"] = Attribute(np.eye(2, 4, dtype=np.float32), "quaternion")
+    again = geometry_of(stream_of(read_bytes(write_bytes(made))))
+    assert again.attributes["point"]["half"].values.dtype == np.float16
+    assert again.attributes["point"]["turn"].hint == "quaternion"
+
+
+def test_packed_geometry_and_fragments_are_unpacked():
+    inner = [
+        "fileversion", "18.0.595", "pointcount", 4, "vertexcount", 6, "primitivecount", 2,
+        "topology", ["pointref", ["indices", [0, 1, 2, 1, 2, 3]]],
+        "attributes", [
+            "pointattributes", [placed([[0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]])],
+            "primitiveattributes", [[
+                ["scope", "public", "type", "string", "name", "piece", "options", {}],
+                ["size", 1, "storage", "int32", "strings", ["a", "b"], "indices",
+                 ["size", 1, "storage", "int32", "pagesize", 1024, "rawpagedata", [0, 1]]],
+            ]],
+        ],
+        "primitives", [[["type", "p_r"], ["s_v", 0, "n_p", 2, "r_v", [3, 2]]]],
+    ]  # fmt: skip
+    turn = [0, 1, 0, -1, 0, 0, 0, 0, 1]  # by 90 degrees, for row vectors
+    whole = {"parameters": {"embedded": "k"}, "pivot": [1, 0, 0], "transform": turn, "vertex": 0}
+    part = {"parameters": {"embedded": "k", "attribute": "piece", "name": "b"}, "vertex": 1}
+    found = geometry(
+        2, [placed([[5, 0, 0], [0, 0, 9]])], [0, 1],
+        [[["type", "PackedGeometry"], whole], [["type", "PackedFragment"], part]],
+        count=2, sharedprimitivedata=["PackedGeometry", ["gu:embeddedgeo", "k", inner]],
+    )  # fmt: skip
+    surface = streams_of(found)["surface"]
+    expected = [[5, -1, 0], [5, 0, 0], [4, -1, 0], [4, 0, 0], [1, 0, 9], [0, 1, 9], [1, 1, 9]]
+    np.testing.assert_allclose(surface.positions, expected)
+    assert surface.primitive_count == 3
+
+
+def test_volumes_are_voxels():
+    random = np.random.default_rng(1)
+    dense = {"density": random.random((20, 8, 24)), "velocity": random.random((3, 20, 8, 24))}
+    smoke = lk.Voxels.from_dense(dense, (1.0, 2.0, 3.0), 0.25)
+    made = geometry_of(smoke)
+    names = made.attributes["primitive"]["name"].as_texts()
+    assert names == ["density", "vel.x", "vel.y", "vel.z"]
+    again = streams_of(read_bytes(write_bytes(made)))["voxels"]
+    np.testing.assert_allclose(again.bounds(), smoke.bounds(), rtol=1e-6)
+    for name in dense:
+        np.testing.assert_array_equal(again.to_dense(name), smoke.to_dense(name).astype(np.float32))
+
+
+def test_a_mixture_is_split_by_type():
+    surface, hair, dust = dressed("surface"), dressed("curves"), dressed("points")
+    made = merged([("a", geometry_of(surface)), ("b", geometry_of(hair)), ("c", geometry_of(dust))])
+    closed = int(np.count_nonzero(hair.closed))
+    found = streams_of(read_bytes(write_bytes(made)))
+    assert {name: one.primitive_count for name, one in found.items()} == {
+        "surface": 3 + closed, "curves": 3 - closed, "points": 0,
+    }  # fmt: skip
+    with pytest.raises(InputError, match="holds surface, curves"):
+        stream_of(made, label="input 1")
+    with pytest.raises(InputError, match="expected body"):
+        stream_of(made, "body")
+    assert stream_of(made, "points").point_count == made.point_count
+
+
+def test_tetrahedra_that_are_inside_out_are_turned():
+    body = lk.Body(np.concatenate([np.zeros((1, 3)), np.eye(3)]), [[0, 2, 1, 3]])
+    assert body.volumes()[0] < 0.0
+    made = geometry_of(body)
+    del made.attributes["detail"]["loki_stream"]
+    assert streams_of(made)["body"].volumes()[0] > 0.0
+
+
+def damaged():
+    data = write_bytes(geometry_of(dressed("surface")))
+    for cut in (0, 3, 5, 6, 100, len(data) - 1):
+        yield data[:cut]
+    yield MAGIC + b"\x5b" * 1000
+    yield MAGIC + b"\x40\x19\xf8" + struct.pack("<Q", 1 << 62)
+    yield MAGIC + b"\x26\x07"
+    yield b'["pointcount", -1]'
+    yield b"{}"
+    yield b"scf1" + bytes(40)
+    yield b"\x1f\x8b" + bytes(20)
+
+
+@pytest.mark.parametrize("data", list(damaged()))
+def test_damage_is_told(data):
+    with pytest.raises(FormatError):
+        read_bytes(data)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_random_damage_never_ends_otherwise(data):
+    whole = bytearray(write_bytes(geometry_of(dressed("curves"))))
+    for _ in range(data.draw(st.integers(1, 4))):
+        whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+    with contextlib.suppress(LokiError):
+        streams_of(read_bytes(bytes(whole)))
+
+
+def test_files_are_inputs(tmp_path):
+    from bridges.standalone.input_files import read_input
+
+    stream = dressed("curves")
+    for frame in (1, 2):
+        write_geometry(tmp_path / f"hair.{frame:04d}.bgeo.sc", geometry_of(stream))
+    assert_same(read_input(str(tmp_path / "hair.0001.bgeo.sc")), stream)
+    assert_same(read_input(str(tmp_path / "hair.####.bgeo.sc"))(2), stream)
+
+
+def test_an_empty_geometry():
+    assert streams_of(read_bytes(write_bytes(Geometry())))["points"].point_count == 0
+
+
+@pytest.mark.skipif(not HERE, reason="LOKI_HOUDINI_FILES names no folder of Houdini's own files")
+def test_files_that_houdini_wrote():
+    files = [path for path in Path(HERE).rglob("*") if path.name.endswith(SUFFIXES)]
+    assert files
+    for path in files:
+        for name, stream in streams_of(read_geometry(path)).items():
+            stream.check_structure(path.name)
+            if name != "voxels":
+                again = streams_of(read_bytes(write_bytes(geometry_of(stream))))
+                assert_same(stream, again[name])
