@@ -9,7 +9,7 @@ BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit mpi live numpy1 blender test-blender validate bench reference gallery clean
+.PHONY: demo test lint types unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
@@ -28,13 +28,13 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live --ignore=tests/blender
+	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live --ignore=tests/blender --ignore=tests/houdini
 
 mpi: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow" tests/mpi
 
 live: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" tests/live
+	$(BIN)/python -m pytest -m "not slow" tests/live tests/houdini
 
 # The units once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
@@ -47,6 +47,10 @@ blender: $(VENV)/.installed-dev
 test-blender: $(BLENDER_VENV)/.installed $(VENV)/.installed-dev
 	$(BIN)/python bridges/blender/build_extension.py --output dist --platform linux-x64 --python 3.11
 	$(BLENDER_BIN)/python -m pytest -m "not slow" tests/blender
+
+# The Houdini package as a folder and a zip in dist/; ends with an error if a node type is not valid.
+houdini: $(VENV)/.installed-dev
+	$(BIN)/python bridges/houdini/build_package.py --output dist
 
 validate: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m slow

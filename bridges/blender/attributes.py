@@ -207,9 +207,10 @@ def write_channels(
             label = f'{location} channel "{name}"'
             names: list[str] = []
             for attribute in (name, f"{location}.{name}"):  # the second where the first is taken
-                if attribute in used or attribute in TOPOLOGY or attribute.startswith("."):
-                    continue
                 names = [attribute + part.suffix for part in parts]
+                taken = used.intersection((attribute, *names))
+                if taken or attribute in TOPOLOGY or attribute.startswith("."):
+                    continue
                 if all(
                     write_attribute(data, full, part.type, here, part.values)
                     for full, part in zip(names, parts, strict=True)

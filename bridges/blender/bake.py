@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bridges.live.client import Client, Run
+from bridges.live.frame_keeper import FrameKeeper
 from bridges.live.local_server import ensure_server
 from bridges.live.run_folder import ENDED
 from loki_core.errors import Cancelled, LokiError
@@ -20,7 +21,7 @@ from loki_core.errors import Cancelled, LokiError
 from . import cache_files
 from .background import Background
 from .compat import session_number
-from .frame_keeper import FrameKeeper
+
 from .preferences import Wishes
 from .scene_inputs import SceneInput
 from .scene_time import go_home

@@ -16,9 +16,9 @@ import pytest
 from bridges.blender import bake as bake_module
 from bridges.blender import bake_operators, bakes, cache_files, clock, rendering, volumes
 from bridges.blender.bake import Bake
-from bridges.blender.frame_keeper import FrameKeeper
 from bridges.blender.graph_tree import outputs_in
 from bridges.blender.preferences import Wishes
+from bridges.live.frame_keeper import FrameKeeper
 from bridges.live.live_run import RunEvent
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError

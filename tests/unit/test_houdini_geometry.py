@@ -29,7 +29,7 @@ from serialization.houdini_files import (
 from serialization.houdini_geometry import Attribute, Geometry, geometry_of_document
 from serialization.houdini_json import MAGIC, decode, encode_binary
 from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
-from tests.houdini_streams import TYPES, assert_same, dressed
+from tests.host_contract import TYPES, assert_same, dressed
 
 HERE = os.environ.get("LOKI_HOUDINI_FILES", "")
 

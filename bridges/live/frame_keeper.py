@@ -9,7 +9,7 @@ from serialization.frame_cache import FrameCacheWriter, Manifest
 
 
 class FrameKeeper:
-    """Writes frames into the cache of a bake; used in one thread, which is not Blender's.
+    """Writes frames into the cache of a bake; used in one thread.
 
     Args:
         folder: Of the bake.

@@ -1,4 +1,8 @@
-"""Streams of every type with channels of every type at every location, for tests of hosts."""
+"""The contract of hosts: what goes in is the same stream everywhere, and comes back as it was.
+
+Streams of every type, with channels of every type at every location. A host brings two functions:
+one that makes its own data of a stream, and one that makes a stream of its data.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import loki_core as lk
+from serialization.digest import digest
 
 PLACES = np.random.default_rng(3).random((12, 3))
 EMPTY = np.empty((0, 3))
@@ -19,6 +24,8 @@ TYPES = {
     "body": lambda: lk.Body(PLACES, [[0, 1, 2, 3], [4, 5, 6, 7]]),
     "no points": lambda: lk.Points(EMPTY),
 }
+SINGLE = ("points", "curves", "wireframe", "surface")
+"""Types that every host has data for; positions of most hosts are in single precision."""
 
 
 def dressed(name: str) -> Any:
@@ -46,6 +53,41 @@ def dressed(name: str) -> Any:
         stream.set_channel(location, "place", single + 1.0, transform="point")
     stream.set_channel("detail", "label", "hé ✓")
     return stream
+
+
+def single(name: str) -> Any:
+    """A stream as `dressed`, of numbers that single precision has, at locations of every host."""
+    stream = dressed(name)
+    stream.positions = stream.positions.astype(np.float32)
+    for location, channels in stream.channels.items():
+        if name == "wireframe" and location == "vertex":
+            for channel in list(channels):
+                del channels[channel]
+        for channel, values in channels.items():
+            if values.dtype == np.float64:
+                channels[channel] = values.astype(np.float32).astype(np.float64)
+    return stream
+
+
+def common(stream: Any, other: Any) -> Any:
+    """A stream with those of its channels that another has, in the order of their names."""
+    made = type(stream)(stream.positions, **{n: getattr(stream, n) for n in stream.topology_names})
+    for location, channels in stream.channels.items():
+        for name in sorted(set(channels) & set(other.channels[location])):
+            kind = channels.transform_of(name)
+            made.channels[location].set(name, channels[name], transform=kind)
+    return made
+
+
+def check_there_and_back(name: str, give: Any, take: Any) -> None:
+    """What a host makes of a stream becomes the same stream again, with the same digest.
+
+    A host may add channels of its own, to remember what Loki has no place for.
+    """
+    expected = single(name)
+    again = common(take(give(single(name))), expected)
+    assert_same(expected, again)
+    assert digest(again) == digest(common(expected, expected))
 
 
 def assert_same(a: Any, b: Any) -> None:

@@ -1,0 +1,1 @@
+"""Loki in Houdini: the package, its node types as text, and what runs inside Houdini."""

@@ -1,0 +1,196 @@
+"""Cook: what Loki's nodes do when Houdini cooks them, and what their buttons do.
+
+A cook is stateless: parms and inputs make a request, the request is known by a digest, and the run
+of that digest gives the frame. The run lives in a server of its own and is held by the node's
+session, so that a cook of a frame that is there ends at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import hou
+import numpy as np
+
+from bridges.houdini import run_parms as parms
+from loki_core.data.voxels import Voxels
+from loki_core.errors import InputError, LokiError, did_you_mean
+from serialization.houdini_files import read_bytes, write_bytes
+from serialization.houdini_geometry import Attribute
+from serialization.houdini_streams import geometry_of, stream_of
+
+from . import node_outputs, patterns
+from .geometry_streams import write_streams
+from .node_request import MARK, request_of, text
+from .node_solve import NodeSolve, Request, request_key
+
+_solves: dict[int, NodeSolve] = {}
+"""Runs that nodes show, by the number that Houdini gives a node for the session."""
+
+
+# -- nodes ---------------------------------------------------------------------------------------
+
+
+def cook_solver(node: hou.SopNode) -> None:
+    """Show the frame of a simulation that the node's parms describe."""
+    with _told(node):
+        _show(node, request_of(node))
+
+
+def cook_template(node: hou.SopNode, template: str) -> None:
+    """Show the frame of a template's simulation."""
+    with _told(node):
+        _show(node, request_of(node, template))
+
+
+def cook_graph(node: hou.SopNode) -> None:
+    """Show all outputs of a graph, as streams for Loki to Host."""
+    cook_solver(node)
+
+
+def cook_host_to_loki(node: hou.SopNode) -> None:
+    """Make a stream of the first input, and say for which input of a graph it is."""
+    with _told(node):
+        geometry = _geometry(node)
+        source = node.inputGeometry(0)
+        if source is None:
+            raise InputError("there is no geometry to convert: connect the first input")
+        found = node_outputs.chosen(read_bytes(source.data()), text(node, parms.GROUP))
+        stream = stream_of(found, text(node, parms.KIND, "any"), label="the input")
+        for remark in found.remarks:
+            node.addMessage(remark)
+        for severity, message in stream.check("the input"):
+            if severity == "error":
+                raise InputError(message)
+            node.addWarning(message)
+        _keep_channels(stream, text(node, parms.ATTRIBUTES, "*"))
+        made = geometry_of(stream)
+        name = text(node, parms.STREAM).strip() or node.name()
+        made.attributes["detail"][MARK] = Attribute(np.zeros(1, np.int32), "", [name])
+        geometry.load(write_bytes(made))
+
+
+def cook_to_host(node: hou.SopNode) -> None:
+    """Show one output of a graph, or all, as Houdini's own geometry."""
+    with _told(node):
+        geometry = _geometry(node)
+        source = node.inputGeometry(0)
+        if source is None:
+            raise InputError("there is nothing to convert: connect a Loki Graph")
+        found = node_outputs.output_of(read_bytes(source.data()), text(node, parms.OUTPUT).strip())
+        node_outputs.keep_attributes(found, text(node, parms.ATTRIBUTES, "*"))
+        geometry.load(write_bytes(found))
+
+
+def cook_dop(node: hou.OpNode) -> None:
+    """DOP nodes are cooked by DOP networks; the way through a SOP Solver is in the node's help."""
+    raise hou.NodeError(
+        "Loki simulates in SOPs: put a Loki Solver into a SOP Solver of the DOP network, as the "
+        "help of this node shows"
+    )
+
+
+# -- buttons -------------------------------------------------------------------------------------
+
+
+def cancel(node: hou.SopNode) -> None:
+    """Stop the node's run; frames that are there stay."""
+    solve = _solves.get(node.sessionId())
+    if solve is not None:
+        solve.cancel()
+
+
+def reset(node: hou.SopNode) -> None:
+    """Forget all frames of the node's run, and simulate anew at the next cook."""
+    solve = _solves.pop(node.sessionId(), None)
+    if solve is not None:
+        solve.remove()
+    node.cook(force=True)
+
+
+def forget_all() -> None:
+    """Let go of all servers, as when a file is closed; what runs goes on there."""
+    for solve in _solves.values():
+        solve.close()
+    _solves.clear()
+
+
+# -- how -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _told(node: hou.SopNode) -> Iterator[None]:
+    """Show what goes wrong on the node, in words."""
+    try:
+        yield
+    except (LokiError, OSError) as error:
+        raise hou.NodeError(str(error)) from error
+
+
+def _geometry(node: hou.SopNode) -> hou.Geometry:
+    geometry = node.geometry()
+    if geometry is None:
+        raise InputError("the node has no geometry to write to")
+    return geometry
+
+
+def _show(node: hou.SopNode, request: Request) -> None:
+    geometry = _geometry(node)
+    solve = _solve_of(node, request)
+    first, last = request.frames
+    frame = min(max(round(hou.frame()), first), last)
+    solve.check_inputs(frame)
+    if frame not in solve.frames:
+        with hou.InterruptableOperation(
+            f"Loki {node.name()}", "Simulating", open_interrupt_dialog=True
+        ) as operation:
+            solve.wait_for(frame, lambda part, words: operation.updateLongProgress(part, words))
+    for warning in solve.warnings:
+        node.addWarning(warning)
+    streams = solve.streams(frame)
+    wanted = text(node, parms.OUTPUT).strip()
+    if wanted:
+        if wanted not in streams:
+            hint = did_you_mean(wanted, streams)
+            known = ", ".join(streams)
+            raise InputError(f'there is no output "{wanted}"{hint}; there are {known}')
+        streams = {wanted: streams[wanted]}
+    if text(node, parms.VOLUMES, "vdb") == "vdb":
+        fields = {name: one for name, one in streams.items() if isinstance(one, Voxels)}
+        streams = {name: one for name, one in streams.items() if name not in fields}
+    else:
+        fields = {}
+    for remark in write_streams(geometry, streams):
+        node.addMessage(remark)
+    node_outputs.add_vdbs(geometry, fields)
+
+
+def _solve_of(node: hou.SopNode, request: Request) -> NodeSolve:
+    """The run of a node for a request; another one is begun where the request has changed."""
+    given = request.given()
+    former = _solves.get(node.sessionId())
+    if former is not None and former.key == request_key(request, given):
+        former.extend(request)
+        return former
+    if former is not None:
+        _solves.pop(node.sessionId())
+        former.cancel()
+        former.close()
+    client = request.connected()
+    try:
+        solve = NodeSolve(request, given, client)
+    except BaseException:
+        client.close()
+        raise
+    _solves[node.sessionId()] = solve
+    return solve
+
+
+def _keep_channels(stream: Any, pattern: str) -> None:
+    if isinstance(stream, Voxels):
+        return
+    for channels in stream.channels.values():
+        for name in set(channels) - patterns.matching(pattern, channels):
+            del channels[name]

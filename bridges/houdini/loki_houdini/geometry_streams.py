@@ -1,0 +1,95 @@
+"""Geometry of nodes and Loki's streams, each from the other.
+
+Everything moves in one call, in Houdini's binary geometry format, which `serialization` reads and
+writes without Houdini. Where a result has the points of the node's first input, they can be moved
+instead, by a call for each attribute: all else that Houdini knows of them stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import hou
+import numpy as np
+
+from loki_core.errors import InputError
+from serialization.houdini_files import read_bytes, write_bytes
+from serialization.houdini_geometry import Attribute, Geometry
+from serialization.houdini_streams import geometry_of, merged, stream_of
+
+FLOATS = {"float16": "Float16", "float32": "Float32", "float64": "Float64"}
+INTS = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "int32": "Int32", "int64": "Int64"}
+
+
+def read_stream(geometry: hou.Geometry, kind: str, label: str) -> tuple[Any, list[str]]:
+    """Return the stream of a node's geometry, and what could not be carried.
+
+    Args:
+        kind: Type of stream that is expected, or "any".
+        label: What errors call it.
+
+    Raises:
+        InputError: It has no primitives of that type, or of several types.
+    """
+    found = read_bytes(geometry.data())
+    stream = stream_of(found, kind, label=label)
+    return stream, [f"{label}: {remark}" for remark in found.remarks]
+
+
+def write_streams(
+    geometry: hou.Geometry, streams: Mapping[str, Any], *, single: bool = True
+) -> list[str]:
+    """Show streams in a node's geometry; returns what could not be carried.
+
+    Args:
+        streams: By the name that the attribute `name` gives their primitives, if there are several.
+        single: Whether doubles become single precision.
+    """
+    parts = [(name, geometry_of(stream, single=single)) for name, stream in streams.items()]
+    remarks = [f"{name}: {remark}" for name, part in parts for remark in part.remarks]
+    geometry.load(write_bytes(merged(parts) if parts else Geometry()))
+    return remarks
+
+
+def move_points(geometry: hou.Geometry, stream: Any, *, single: bool = True) -> None:
+    """Give the points of a node's geometry the positions and point attributes of a stream.
+
+    Raises:
+        InputError: It has another number of points.
+    """
+    wanted = geometry_of(stream, single=single)
+    if geometry.pointCount() != wanted.point_count:
+        raise InputError(
+            f"the first input has {geometry.pointCount()} points and the result "
+            f"{wanted.point_count}; turn Move Points of First Input off"
+        )
+    for name, attribute in wanted.attributes["point"].items():
+        _set_points(geometry, name, attribute)
+
+
+def _set_points(geometry: hou.Geometry, name: str, attribute: Attribute) -> None:
+    values = np.ascontiguousarray(attribute.values)
+    flat = values.reshape(len(values), int(np.prod(values.shape[1:])))
+    size, kind = flat.shape[1], values.dtype.name
+    if attribute.texts is not None:
+        _add(geometry, name, "", 1)
+        geometry.setPointStringAttribValues(name, tuple(attribute.as_texts()))
+    elif kind in FLOATS:
+        _add(geometry, name, 0.0, size)
+        as_type = getattr(hou.numericData, FLOATS[kind])
+        geometry.setPointFloatAttribValuesFromString(name, flat.tobytes(), as_type)
+    else:
+        _add(geometry, name, 0, size)
+        as_type = getattr(hou.numericData, INTS[kind])
+        geometry.setPointIntAttribValuesFromString(name, flat.tobytes(), as_type)
+
+
+def _add(geometry: hou.Geometry, name: str, default: Any, size: int) -> None:
+    """Add a point attribute where there is none."""
+    found = geometry.findPointAttrib(name)
+    if found is not None and found.size() != size:
+        raise InputError(f'the point attribute "{name}" has size {found.size()}; expected {size}')
+    if found is None:
+        value = default if size == 1 else (default,) * size
+        geometry.addAttrib(hou.attribType.Point, name, value)

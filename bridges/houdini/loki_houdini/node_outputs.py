@@ -1,0 +1,95 @@
+"""Node outputs: which part of a geometry goes on, and fields as VDBs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import hou
+import numpy as np
+
+from loki_core.errors import InputError, did_you_mean
+from serialization.houdini_geometry import OWNERS, Geometry
+from serialization.houdini_packed import selected
+from serialization.houdini_streams import RECORD
+from serialization.volumes import write_vdb
+
+from . import patterns
+
+
+def chosen(geometry: Geometry, pattern: str) -> Geometry:
+    """Return the primitives, or points, of the groups that a pattern of names takes.
+
+    Raises:
+        InputError: No group has such a name.
+    """
+    if not pattern.strip():
+        return geometry
+    for owner in ("primitive", "point"):
+        groups = geometry.groups[owner]
+        taken = patterns.matching(pattern, groups)
+        if not taken:
+            continue
+        flags = np.logical_or.reduce([groups[name] for name in taken])
+        if owner == "primitive":
+            return selected(geometry, flags)
+        inside = flags[geometry.vertex_points[geometry.corners]]
+        whole = np.ones(len(geometry.kinds), bool)
+        of_corner = np.repeat(np.arange(len(geometry.kinds)), np.diff(geometry.offsets))
+        whole[of_corner[~inside]] = False
+        return selected(geometry, whole, points=flags)
+    names = [name for groups in geometry.groups.values() for name in groups]
+    raise InputError(f'there is no group "{pattern}"{did_you_mean(pattern, names)}')
+
+
+def output_of(geometry: Geometry, name: str) -> Geometry:
+    """Return the part of a geometry that the attribute `name` calls so; all of it without a name.
+
+    Raises:
+        InputError: There is none.
+    """
+    if not name:
+        return geometry
+    for owner in ("primitive", "point"):
+        attribute = geometry.attributes[owner].get("name")
+        if attribute is None or attribute.texts is None or name not in attribute.texts:
+            continue
+        flags = attribute.values == attribute.texts.index(name)
+        if owner == "primitive":
+            return selected(geometry, flags)
+        return selected(geometry, np.zeros(len(geometry.kinds), bool), points=flags)
+    known = [
+        text
+        for owner in ("primitive", "point")
+        for text in getattr(geometry.attributes[owner].get("name"), "texts", None) or ()
+    ]
+    if not known:
+        return geometry  # a graph with one output gives it without a name
+    raise InputError(f'there is no output "{name}"{did_you_mean(name, known)}')
+
+
+def keep_attributes(geometry: Geometry, pattern: str) -> None:
+    """Remove attributes and groups that a pattern does not take; P stays."""
+    for owner in OWNERS:
+        attributes = geometry.attributes[owner]
+        for name in set(attributes) - patterns.matching(pattern, attributes) - {"P", RECORD}:
+            del attributes[name]
+        groups = geometry.groups.get(owner, {})
+        for name in set(groups) - patterns.matching(pattern, groups):
+            del groups[name]
+
+
+def add_vdbs(geometry: hou.Geometry, fields: Mapping[str, Any]) -> None:
+    """Add fields to a node's geometry as VDBs, through a file: `hou` has no other way."""
+    for voxels in fields.values():
+        handle, path = tempfile.mkstemp(suffix=".vdb")
+        os.close(handle)
+        try:
+            write_vdb(path, voxels)
+            read = hou.Geometry()
+            read.loadFromFile(path)
+            geometry.merge(read)
+        finally:
+            os.unlink(path)

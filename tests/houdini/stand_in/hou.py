@@ -1,0 +1,451 @@
+"""A stand-in for Houdini's `hou`: only what the bridge calls, and as its published types say.
+
+Geometry is kept by Loki's own reader of the geometry format; nodes cook a Python function, with a
+copy of their first input as geometry, and hold it read-only otherwise, as Houdini does. mypy's
+stubtest compares this file with the published stub (`tests/houdini/test_stand_in.py`).
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+
+from serialization.houdini_files import read_bytes, write_bytes
+from serialization.houdini_geometry import Attribute as _Values
+from serialization.houdini_geometry import Geometry as _Geometry
+from serialization.houdini_packed import concatenated
+from serialization.houdini_voxels import geometry_of_voxels
+from serialization.volumes import read_vdb
+
+_state = {"frame": 1.0, "fps": 24.0, "pwd": [], "progress": [], "interrupt_after": None}
+
+
+class Error(Exception):
+    def __init__(self, *args):
+        super().__init__(*args)
+
+    def instanceMessage(self):
+        return str(self.args[0]) if self.args else ""
+
+
+class OperationFailed(Error): ...
+
+
+class OperationInterrupted(Error): ...
+
+
+class GeometryPermissionError(Error): ...
+
+
+class NodeError(Error): ...
+
+
+class NodeWarning(Error): ...
+
+
+class EnumValue:
+    def __init__(self, *args, **kwargs):
+        self._name = args[0] if args else ""
+
+    def __eq__(self, other):
+        return isinstance(other, EnumValue) and self._name == other._name
+
+    def __ne__(self, other):
+        return not self == other
+
+    def __hash__(self):
+        return hash(self._name)
+
+    def __lt__(self, other):
+        return self._name < other._name
+
+    def name(self):
+        return self._name
+
+
+class attribType:
+    Point = EnumValue("Point")
+    Prim = EnumValue("Prim")
+    Vertex = EnumValue("Vertex")
+    Global = EnumValue("Global")
+
+
+class attribScope:
+    Public = EnumValue("Public")
+    Private = EnumValue("Private")
+
+
+class severityType:
+    Message = EnumValue("Message")
+    Warning = EnumValue("Warning")
+    Error = EnumValue("Error")
+
+
+class numericData:
+    Float16 = EnumValue("float16")
+    Float32 = EnumValue("float32")
+    Float64 = EnumValue("float64")
+    Int8 = EnumValue("int8")
+    UInt8 = EnumValue("uint8")
+    Int16 = EnumValue("int16")
+    Int32 = EnumValue("int32")
+    Int64 = EnumValue("int64")
+
+
+class Attrib:
+    def __init__(self, *args, **kwargs):
+        self._name, self._values = args
+
+    def name(self):
+        return self._name
+
+    def size(self):
+        return int(np.prod(self._values.values.shape[1:]))
+
+
+class Geometry:
+    def __init__(self, *args, **kwargs):
+        self._kept = _Geometry()
+        self._is_writable = True
+
+    def _write(self):
+        if not self._is_writable:
+            raise GeometryPermissionError("Geometry is read-only.")
+
+    def _points(self, name):
+        if name not in self._kept.attributes["point"]:
+            raise OperationFailed(f"Invalid attribute name: {name}")
+        return self._kept.attributes["point"][name]
+
+    def data(self):
+        return write_bytes(self._kept)
+
+    def load(self, data):
+        self._write()
+        self._kept = read_bytes(data)
+
+    def loadFromFile(self, file_name):
+        """VDBs become volumes here: the stand-in has no other place for them."""
+        self._write()
+        self._kept = geometry_of_voxels(read_vdb(file_name))
+
+    def merge(self, geometry, clone_data_ids=False, prims=None):
+        self._write()
+        self._kept = concatenated([self._kept, geometry._kept])
+
+    def clear(self):
+        self._write()
+        self._kept = _Geometry()
+
+    def freeze(self, read_only=False, clone_data_ids=False):
+        made = Geometry()
+        made._kept = copy.deepcopy(self._kept)
+        made._is_writable = not read_only
+        return made
+
+    def pointCount(self):
+        return self._kept.point_count
+
+    def findPointAttrib(self, name, scope=attribScope.Public):
+        found = self._kept.attributes["point"].get(name)
+        return None if found is None else Attrib(name, found)
+
+    def findGlobalAttrib(self, name, scope=attribScope.Public):
+        found = self._kept.attributes["detail"].get(name)
+        return None if found is None else Attrib(name, found)
+
+    def attribValue(self, name_or_attrib):
+        name = name_or_attrib if isinstance(name_or_attrib, str) else name_or_attrib.name()
+        if name not in self._kept.attributes["detail"]:
+            raise OperationFailed(f"Invalid attribute name: {name}")
+        found = self._kept.attributes["detail"][name]
+        if found.texts is not None:
+            return found.as_texts()[0]
+        values = found.values.reshape(-1).tolist()
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def addAttrib(
+        self, type, name, default_value, transform_as_normal=False, create_local_variable=True
+    ):
+        self._write()
+        owner = {"Point": "point", "Prim": "primitive", "Vertex": "vertex", "Global": "detail"}
+        place = owner[type.name()]
+        count = self._kept.count(place)
+        if isinstance(default_value, str):
+            made = _Values(np.zeros(count, np.int32), "", [default_value])
+        else:
+            value = np.atleast_1d(np.asarray(default_value))
+            kind = np.float32 if value.dtype.kind == "f" else np.int32
+            many = np.tile(value.astype(kind), (count, 1))
+            made = _Values(many[:, 0].copy() if len(value) == 1 else many)
+        self._kept.attributes[place][name] = made
+        return Attrib(name, made)
+
+    def setGlobalAttribValue(self, name_or_attrib, attrib_value):
+        self._write()
+        name = name_or_attrib if isinstance(name_or_attrib, str) else name_or_attrib.name()
+        if name not in self._kept.attributes["detail"]:
+            raise OperationFailed(f"Invalid attribute name: {name}")
+        if isinstance(attrib_value, str):
+            made = _Values(np.zeros(1, np.int32), "", [attrib_value])
+        else:
+            made = _Values(np.atleast_1d(np.asarray(attrib_value, np.float32)))
+        self._kept.attributes["detail"][name] = made
+
+    def pointFloatAttribValuesAsString(self, name, float_type=numericData.Float32):
+        values = self._points(name).values
+        return np.ascontiguousarray(values, float_type.name()).tobytes()
+
+    def pointIntAttribValuesAsString(self, name, int_type=numericData.Int32):
+        values = self._points(name).values
+        return np.ascontiguousarray(values, int_type.name()).tobytes()
+
+    def setPointFloatAttribValuesFromString(self, name, values, float_type=numericData.Float32):
+        self._set_points(name, np.frombuffer(values, float_type.name()))
+
+    def setPointIntAttribValuesFromString(self, name, values, int_type=numericData.Int32):
+        self._set_points(name, np.frombuffer(values, int_type.name()))
+
+    def _set_points(self, name, values):
+        self._write()
+        kept = self._points(name)
+        if values.size != kept.values.size:
+            raise OperationFailed("Incorrect attribute value sequence size.")
+        kept.values = values.reshape(kept.values.shape).astype(kept.values.dtype)
+
+    def setPointStringAttribValues(self, name, values):
+        self._write()
+        kept = self._points(name)
+        if len(values) != self.pointCount():
+            raise OperationFailed("Incorrect attribute value sequence size.")
+        texts = list(dict.fromkeys(values))
+        kept.texts = texts
+        kept.values = np.array([texts.index(one) for one in values], np.int32)
+
+
+class Parm:
+    def __init__(self, *args, **kwargs):
+        self._name, self._value = args
+
+    def name(self):
+        return self._name
+
+    def eval(self):
+        return self._value(_state["frame"]) if callable(self._value) else self._value
+
+    def evalAsString(self):
+        return str(self.eval())
+
+    def evalAsInt(self):
+        return int(self.eval())
+
+    def evalAsFloat(self):
+        return float(self.eval())
+
+    def isTimeDependent(self):
+        return callable(self._value)
+
+    def set(self, value, language=None, follow_parm_reference=True):
+        self._value = value
+
+
+class ParmTuple:
+    def __init__(self, *args, **kwargs):
+        self._parms = args
+
+    def evalAsFloats(self):
+        return tuple(parm.evalAsFloat() for parm in self._parms)
+
+
+class NodeType:
+    def __init__(self, *args, **kwargs):
+        self._name = args[0]
+
+    def name(self):
+        return self._name
+
+
+class NetworkItem:
+    def __init__(self, *args, **kwargs): ...
+
+    def path(self):
+        return f"/obj/geo1/{self._name}"
+
+    def name(self):
+        return self._name
+
+    def sessionId(self):
+        return id(self)
+
+
+class NetworkMovableItem(NetworkItem): ...
+
+
+class Node(NetworkMovableItem):
+    def type(self):
+        return self._type
+
+    def inputs(self):
+        return tuple(self._inputs)
+
+    def setInput(self, input_index, item_to_become_input, output_index=0):
+        while len(self._inputs) <= input_index:
+            self._inputs.append(None)
+        self._inputs[input_index] = item_to_become_input
+
+
+class OpNode(Node):
+    def __init__(self, *args, **kwargs):
+        """Args: name, name of the type, values of parms, what cooks it."""
+        self._name, type_name, parms, self._cook = args
+        self._type = NodeType(type_name)
+        self._parms = {name: Parm(name, value) for name, value in parms.items()}
+        self._inputs, self._user_data = [], {}
+        self._errors, self._warnings, self._messages = [], [], []
+
+    def parm(self, parm_path):
+        return self._parms.get(parm_path)
+
+    def parmTuple(self, parm_path):
+        found = [self._parms.get(parm_path + axis) for axis in "xyzw"]
+        return ParmTuple(*[one for one in found if one is not None]) if found[0] else None
+
+    def parms(self):
+        return tuple(self._parms.values())
+
+    def evalParm(self, parm_path):
+        if parm_path not in self._parms:
+            raise OperationFailed(f"The attempted operation failed.\nNo parameter {parm_path}")
+        return self._parms[parm_path].eval()
+
+    def isTimeDependent(self, for_last_cook=False):
+        own = any(parm.isTimeDependent() for parm in self._parms.values())
+        return own or any(one is not None and one.isTimeDependent() for one in self._inputs)
+
+    def cachedUserData(self, name):
+        return self._user_data.get(name)
+
+    def setCachedUserData(self, name, value):
+        self._user_data[name] = value
+
+    def destroyCachedUserData(self, name, must_exist=True):
+        if must_exist and name not in self._user_data:
+            raise OperationFailed("The attempted operation failed.")
+        self._user_data.pop(name, None)
+
+    def addError(self, message, severity=severityType.Error):
+        self._errors.append(message)
+
+    def addWarning(self, message=None):
+        self._warnings.append(message)
+
+    def addMessage(self, message=None):
+        self._messages.append(message)
+
+    def errors(self):
+        return tuple(self._errors)
+
+    def warnings(self):
+        return tuple(self._warnings)
+
+    def messages(self):
+        return tuple(self._messages)
+
+    def cook(self, force=False, frame_range=()):
+        for one in self._inputs:
+            if one is not None:
+                one.cook(force)
+        first = self._inputs[0] if self._inputs else None
+        self._errors, self._warnings, self._messages = [], [], []
+        self._geometry = Geometry() if first is None else first.geometry().freeze()
+        _state["pwd"].append(self)
+        try:
+            self._cook(self)
+        except NodeError as error:
+            self._errors.append(error.instanceMessage())
+        except NodeWarning as warning:
+            self._warnings.append(warning.instanceMessage())
+        finally:
+            _state["pwd"].pop()
+            self._geometry._is_writable = False
+        if self._errors:
+            raise OperationFailed("The attempted operation failed.\n" + "\n".join(self._errors))
+
+
+class SopNode(OpNode):
+    def geometry(self, output_index=0):
+        return self._geometry
+
+    def inputGeometry(self, index):
+        one = self._inputs[index] if index < len(self._inputs) else None
+        return None if one is None else one.geometry()
+
+    def inputGeometryAtFrame(self, frame, index):
+        one = self._inputs[index] if index < len(self._inputs) else None
+        if one is None:
+            return None
+        before = _state["frame"]
+        _state["frame"] = frame
+        try:
+            one.cook()
+            return one.geometry().freeze(read_only=True)
+        finally:
+            _state["frame"] = before
+            one.cook()
+
+
+class InterruptableOperation:
+    def __init__(
+        self, operation_name, long_operation_name=None, open_interrupt_dialog=False, timeout_ms=0
+    ): ...
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, type, value, traceback): ...
+
+    def updateProgress(self, percentage=-1.0):
+        _state["progress"].append(percentage)
+        limit = _state["interrupt_after"]
+        if limit is not None and len(_state["progress"]) >= limit:
+            raise OperationInterrupted("Operation interrupted")
+
+    def updateLongProgress(self, percentage=-1.0, long_op_status=None):
+        self.updateProgress(percentage)
+
+
+class hipFile:
+    @staticmethod
+    def path():
+        return _state.get("hip", "/untitled.hip")
+
+
+def pwd():
+    return _state["pwd"][-1]
+
+
+def frame(full_precision=False):
+    return _state["frame"]
+
+
+def setFrame(frame):
+    _state["frame"] = float(frame)
+
+
+def fps():
+    return _state["fps"]
+
+
+def isUIAvailable():
+    return False
+
+
+def applicationVersionString():
+    return "20.5.278"
+
+
+def expandString(str):
+    import os
+
+    return os.path.expandvars(str)

@@ -1,0 +1,233 @@
+"""Loki's nodes cook: real servers, real files; only Houdini itself is a stand-in."""
+
+from __future__ import annotations
+
+import hou
+import numpy as np
+import pytest
+
+import loki_core as lk
+from bridges.houdini import run_parms as parms
+from bridges.houdini.loki_houdini import cook
+from loki_core.setup_document import write_setup
+from serialization.houdini_files import read_bytes
+from serialization.houdini_streams import streams_of
+from tests.host_contract import assert_same, dressed
+from tests.houdini.nodes import giving, loki
+from tests.live.live_scenes import OBJECT, by_id, seeds, sparks
+
+
+def shown(node):
+    """What a node shows, as streams."""
+    return streams_of(read_bytes(node.geometry().data()))
+
+
+def solver(folder, tmp_path, source, setup=None, **values):
+    file = tmp_path / "sparks.loki.json"
+    write_setup(setup or sparks(), file)
+    given = {parms.SOURCE: "file", parms.FILE: str(file)}
+    return loki("solver", folder, (source,), **(given | values))
+
+
+def run_alone(setup, inputs, frames):
+    """The same without a server or a host, frame by frame."""
+    alone = lk.Solver(setup, inputs)
+    found = {}
+    for frame in range(1, frames + 1):
+        alone.run(int(frame > 1))
+        found[frame] = alone.outputs()[OBJECT]
+    return found
+
+
+def test_a_scene_solved_through_a_server_equals_the_standalone_run(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds()))
+    expected = run_alone(sparks(), {"seeds": seeds()}, 6)
+    for frame in (1, 4, 6, 2):
+        hou.setFrame(frame)
+        node.cook()
+        alone = by_id(expected[frame])
+        here = by_id(shown(node)["points"])
+        exact = by_id(cook._solves[node.sessionId()].streams(frame)[OBJECT])
+        assert set(alone) == set(here) == set(exact)
+        for name, values in alone.items():
+            np.testing.assert_array_equal(exact[name], values, err_msg=name)
+            kind = np.float32 if values.dtype == np.float64 else values.dtype
+            np.testing.assert_array_equal(here[name], values.astype(kind), err_msg=name)
+
+
+def test_frames_that_are_there_are_shown_at_once_in_another_session(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(50)))
+    hou.setFrame(6)
+    node.cook()
+    cook.forget_all()
+    hou._state["progress"].clear()
+    again = solver(folder, tmp_path, giving(seeds(50)))
+    again.cook()
+    assert hou._state["progress"] == []
+    np.testing.assert_array_equal(shown(node)["points"].positions, shown(again)["points"].positions)
+
+
+def test_a_changed_parm_makes_another_run_and_a_changed_display_does_not(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(50)), **{parms.OVERRIDES: 1})
+    override = hou.Parm(f"{parms.OVERRIDE}1", "")
+    node._parms[override.name()] = override
+    hou.setFrame(3)
+    node.cook()
+    before, key = shown(node)["points"].positions, cook._solves[node.sessionId()].key
+    node.parm(parms.THREADS).set(1)
+    node.cook()
+    assert cook._solves[node.sessionId()].key == key
+    override.set("GravityForce.acceleration=0 9.81 0")
+    node.cook()
+    assert cook._solves[node.sessionId()].key != key
+    assert shown(node)["points"].positions[:, 1].mean() > before[:, 1].mean()
+
+
+def test_an_input_that_moves_is_asked_at_every_frame(folder, tmp_path):
+    def moved(frame):
+        return seeds(60, shift=float(frame))
+
+    node = solver(folder, tmp_path, giving(moved))
+    hou.setFrame(5)
+    node.cook()
+    expected = run_alone(sparks(), {"seeds": moved}, 5)[5]
+    here, alone = by_id(shown(node)["points"]), by_id(expected)
+    np.testing.assert_array_equal(here["position"], alone["position"].astype(np.float32))
+
+
+def test_an_input_that_changes_later_is_noticed(folder, tmp_path):
+    late = {"shift": 0.0}
+
+    def moved(frame):
+        return seeds(60, shift=late["shift"] if frame >= 3 else 0.0)
+
+    node = solver(folder, tmp_path, giving(moved))
+    for frame in (2, 5):
+        hou.setFrame(frame)
+        node.cook()
+    early = shown(node)["points"].positions.copy()
+    late["shift"] = 2.0
+    node.cook()
+    expected = run_alone(sparks(), {"seeds": moved}, 5)[5]
+    assert not np.array_equal(early, shown(node)["points"].positions)
+    np.testing.assert_array_equal(
+        by_id(shown(node)["points"])["position"], by_id(expected)["position"].astype(np.float32)
+    )
+
+
+def test_more_frames_go_on_where_the_run_ended(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(40)), **{parms.END: 2})
+    hou.setFrame(9)
+    node.cook()
+    assert cook._solves[node.sessionId()].frames == {1, 2}
+    node.parm(parms.END).set(4)
+    node.cook()
+    assert cook._solves[node.sessionId()].frames == {1, 2, 3, 4}
+
+
+def test_escape_ends_the_wait_and_leaves_the_run(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(70)))
+    hou.setFrame(6)
+    hou._state["interrupt_after"] = 1
+    with pytest.raises(hou.OperationInterrupted):
+        node.cook()
+    hou._state["interrupt_after"] = None
+    node.cook()
+    assert shown(node)["points"].point_count > 0
+
+
+def test_buttons(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(30)))
+    hou.setFrame(6)
+    node.cook()
+    run = cook._solves[node.sessionId()]
+    cook.reset(node)
+    assert cook._solves[node.sessionId()] is not run
+    node = solver(folder, tmp_path, giving(seeds(31)), **{parms.END: 20000})
+    node.cook()
+    cook.cancel(node)
+    hou.setFrame(20000)
+    with pytest.raises(hou.OperationFailed, match="cancelled"):
+        node.cook()
+    hou.setFrame(3)
+    node.cook()
+    assert shown(node)["points"].point_count > 0
+
+
+@pytest.mark.parametrize(
+    "values, words",
+    [
+        ({parms.FILE: ""}, "no file is chosen"),
+        ({parms.FILE: "nowhere.loki.json"}, "nowhere.loki.json"),
+        ({f"{parms.INPUT}1": "sedes"}, 'input 1 is for "sedes"'),
+        ({parms.END: 0}, "frames from 1 to 0"),
+        ({parms.OUTPUT: "Spark"}, 'no output "Spark"'),
+        ({parms.OVERRIDES: 1, f"{parms.OVERRIDE}1": "GravityForce.strength=1"}, "strength"),
+        ({parms.ENDPOINT: "tcp://127.0.0.1:1"}, "token cannot be read"),
+    ],
+)
+def test_what_is_wrong_is_told_on_the_node(folder, tmp_path, values, words):
+    node = solver(folder, tmp_path, giving(seeds(30)), **values)
+    with pytest.raises(hou.OperationFailed):
+        node.cook()
+    assert words in node.errors()[0]
+
+
+def test_bad_input_is_told(folder, tmp_path):
+    bad = seeds(10)
+    bad.positions[3, 1] = np.nan
+    node = solver(folder, tmp_path, giving(bad))
+    with pytest.raises(hou.OperationFailed):
+        node.cook()
+    assert "seeds" in node.errors()[0] and "[3]" in node.errors()[0]
+
+
+def test_geometry_is_read_only_outside_a_cook(folder):
+    node = giving(seeds(3))
+    node.cook()
+    with pytest.raises(hou.GeometryPermissionError):
+        node.geometry().clear()
+
+
+def test_host_to_loki_converts_and_names(folder, tmp_path):
+    source = giving(dressed("surface"))
+    node = loki("host_to_loki", folder, (source,), **{parms.STREAM: "cloth"})
+    node.cook()
+    assert node.geometry().attribValue("loki_input") == "cloth"
+    found = shown(node)["surface"]
+    del found.channels["detail"]["loki_input"]
+    assert_same(found, dressed("surface"))
+
+
+def test_three_nodes_are_one_solver(folder, tmp_path):
+    file = tmp_path / "sparks.loki.json"
+    write_setup(sparks(), file)
+    host = loki("host_to_loki", folder, (giving(seeds(20)),), **{parms.STREAM: "seeds"})
+    given = {parms.SOURCE: "file", parms.FILE: str(file)}
+    graph = loki("graph", folder, (host,), **given)
+    end = loki("to_host", folder, (graph,), **{parms.ATTRIBUTES: "* ^age"})
+    hou.setFrame(4)
+    end.cook()
+    expected = by_id(run_alone(sparks(), {"seeds": seeds(20)}, 4)[4])
+    here = by_id(shown(end)["points"])
+    assert set(expected) - set(here) <= {"age"}
+    np.testing.assert_array_equal(here["position"], expected["position"].astype(np.float32))
+
+
+def test_a_template_needs_no_input(folder):
+    """It brings its own where nothing is connected."""
+    node = loki("template_fountain", folder, **{parms.END: 2})
+    hou.setFrame(2)
+    node.cook()
+    assert sum(one.point_count for one in shown(node).values()) > 0
+
+
+def test_a_templates_parms_are_what_it_exposes(folder):
+    node = loki("template_fountain", folder, **{parms.END: 3})
+    hou.setFrame(3)
+    node.cook()
+    first = cook._solves[node.sessionId()].key
+    changed = next(p for p in node.parms() if not p.name().startswith("loki_"))
+    changed.set(changed.evalAsFloat() * 0.5)
+    node.cook()
+    assert cook._solves[node.sessionId()].key != first
