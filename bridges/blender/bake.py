@@ -21,7 +21,6 @@ from loki_core.errors import Cancelled, LokiError
 from . import cache_files
 from .background import Background
 from .compat import session_number
-
 from .preferences import Wishes
 from .scene_inputs import SceneInput
 from .scene_time import go_home

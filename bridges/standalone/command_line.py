@@ -27,6 +27,7 @@ COMMANDS = {
     "check": ("check_command", "Say what would go wrong, without running."),
     "explain": ("explain_command", "Show the tree, the schedule, and where values come from."),
     "run": ("run_command", "Run a Solver Setup or a Loki Graph into a frame cache."),
+    "wedge": ("wedge_command", "Run a scene in many variants, and compare them."),
     "serve": ("serve_command", "Serve hosts: run what they submit, and keep it running."),
     "submit": ("submit_command", "Run as a batch job of Slurm, or of another batch system."),
     "top": ("top_command", "Show what the runs of a server do, and what they use."),
