@@ -26,6 +26,7 @@ lint: $(VENV)/.installed-dev
 
 types: $(VENV)/.installed-dev
 	$(BIN)/mypy
+	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live --ignore=tests/blender --ignore=tests/houdini

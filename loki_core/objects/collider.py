@@ -69,8 +69,8 @@ class Collider(Behavior, kind="operator"):
         0.0,
         unit="m",
         minimum=0.0,
-        doc="Thickness of a shell; for liquids, gas and particle fluids at least one to two voxels, to "
-        "be tight.",
+        doc="Thickness of a shell; for liquids, gas and particle fluids at least one to two "
+        "voxels, to be tight.",
     )
     surface_offset: float = parameter(
         0.0, unit="m", doc="By how much the solid grows; negative values shrink it."

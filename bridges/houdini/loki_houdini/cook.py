@@ -7,7 +7,7 @@ session, so that a cook of a frame that is there ends at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
@@ -121,7 +121,7 @@ def forget_all() -> None:
 
 
 @contextmanager
-def _told(node: hou.SopNode) -> Iterator[None]:
+def _told(node: hou.SopNode) -> Generator[None]:
     """Show what goes wrong on the node, in words."""
     try:
         yield

@@ -58,7 +58,7 @@ class Request:
     folder: Path
     endpoint: str = ""
     keys: str = ""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     command: tuple[str, ...] = ()
 
     def given(self) -> dict[str, Any]:
@@ -101,7 +101,9 @@ class NodeSolve:
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
             self._keeper = FrameKeeper(request.folder / self.run_name, "all")
-        self.frames = set(whole_frames(self.cache)) if self.cache.is_dir() else set()
+        self.frames: set[int] = set()
+        if self.cache.is_dir():
+            self.frames.update(whole_frames(self.cache))
         self.run = self._begin(given)
 
     def _begin(self, given: Mapping[str, Any]) -> Run:

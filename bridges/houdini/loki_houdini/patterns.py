@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 def matching(pattern: str, names: Iterable[str]) -> set[str]:
     """Return the names that a pattern takes."""
     words = pattern.split()
-    found = set()
+    found: set[str] = set()
     for name in names:
         taken = False
         for word in words:
