@@ -44,7 +44,7 @@ Array = NDArray[Any]
 
 #: Compression that all iterations together answer, and that one does at most. What is squeezed at
 #: an impact would be shot away otherwise: a jet that meets a plate must not gain energy.
-ALL_ERRORS, MOST_ERROR = 1.5, 0.2
+ALL_ERRORS, MOST_ERROR = 1.0, 0.2
 #: Way of a particle in one iteration, over its support.
 FURTHEST = 0.5
 #: Largest eigenvalue of the multipliers' system over the prototype's diagonal: 3.2 on a lattice,
@@ -136,8 +136,8 @@ class _Solve(FluidStep):
         ):
             self._keep_lists()
             self._iterate(momentum, strength)
-        if self._keep_lists():
-            self.measure_density()
+        self._keep_lists()
+        self.measure_density()  # of what is written
         moved = self.end(self.way)
         self.way = np.empty((3, 0), kind)
         moved /= kind.type(self.dt)
