@@ -72,6 +72,7 @@ def ensure_server(
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # the host's Ctrl-C and its end are not the server's
+            env=_environment(words[0]),
         )
     _started.append(process)  # so that it is not forgotten while it runs
     end = time.monotonic() + SECONDS_TO_START
@@ -89,12 +90,24 @@ def ensure_server(
     raise LokiError(f"a server for {root} did not start ({' '.join(words)}):\n{text}")
 
 
+def _environment(program: str) -> dict[str, str]:
+    """The environment of this process; without what hosts tell their own Python, for another."""
+    kept = dict(os.environ)
+    if Path(program).parent != Path(sys.executable).parent:
+        for name in ("PYTHONHOME", "PYTHONPATH"):
+            kept.pop(name, None)
+    return kept
+
+
 def wtloki_command() -> list[str]:
-    """Return how `wtloki` is called from here.
+    """Return how `wtloki` is called from here: LOKI_WTLOKI, or beside this Python, or on the path.
 
     Raises:
         LokiError: There is none.
     """
+    given = os.environ.get("LOKI_WTLOKI")
+    if given:
+        return [given]
     beside = Path(sys.executable).parent / "wtloki"
     if beside.exists():
         return [str(beside)]
@@ -103,6 +116,7 @@ def wtloki_command() -> list[str]:
         return [found]
     if importlib.util.find_spec("click") is None:  # a host that has the client alone
         raise LokiError(
-            "wtloki was not found; install the solver (pip install loki-vfx) and give command=PATH"
+            "wtloki was not found; install the solver (pip install loki-vfx), and let the "
+            "environment variable LOKI_WTLOKI name its wtloki, or give command=[PATH]"
         )
     return [sys.executable, "-m", "bridges.standalone.command_line"]

@@ -34,7 +34,7 @@ BAND = 6.0
 #: Painted channel of a Collider's mesh that says how rough it is.
 FRICTION = "friction"
 #: Voxels of a shell's thickness from which on the distance tells its sides apart.
-TIGHT = 1.0
+TIGHT = 1.25
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 

@@ -231,3 +231,15 @@ def test_a_templates_parms_are_what_it_exposes(folder):
     changed.set(changed.evalAsFloat() * 0.5)
     node.cook()
     assert cook._solves[node.sessionId()].key != first
+
+
+def test_the_clock_is_houdinis(folder, tmp_path, monkeypatch):
+    monkeypatch.setitem(hou._state, "fps", 25.0)
+    node = solver(folder, tmp_path, giving(seeds(40)), **{parms.START: 1001, parms.END: 1004})
+    hou.setFrame(1004)
+    node.cook()
+    assert cook._solves[node.sessionId()].frames == {1001, 1002, 1003, 1004}
+    same = sparks(frames_per_second=25.0, start_frame=1001)
+    expected = by_id(run_alone(same, {"seeds": seeds(40)}, 4)[4])
+    here = by_id(shown(node)["points"])
+    np.testing.assert_array_equal(here["position"], expected["position"].astype(np.float32))

@@ -41,12 +41,11 @@ def request_of(node: hou.SopNode, template: str = "") -> Request:
         scene, suggested = _exposed(node, found.graph()), found.suggested_inputs()
     else:
         scene = _scene(node)
-    changes = _overrides(node)
-    if changes:
-        scene = change_scene(scene, changes)
     first, last = whole(node, parms.START), whole(node, parms.END)
     if last < first:
         raise SetupError(f"the frames from {first} to {last} are none")
+    clock = [f"start_frame={first}", f"frames_per_second={hou.fps()!r}"]
+    scene = change_scene(scene, [*clock, *_overrides(node)])
     options = {
         name: whole(node, parm)
         for name, parm in (("ranks", parms.RANKS), ("threads", parms.THREADS))
