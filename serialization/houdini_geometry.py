@@ -2,7 +2,7 @@
 
 A document is a list of keys and values; so are most of its parts. Values of an attribute lie in
 pages of 1,024 elements, and a page whose values are all the same may hold one of them. Forms that
-are read: those of Houdini 17.5 to 20.5, of which there are public files; polygons and polylines in
+are read: those of Houdini 17.5 to 18.5, of which there are public files; polygons and polylines in
 runs and one by one, tetrahedra, volumes of tiles, packed geometry and fragments (which
 `houdini_packed` unpacks). Others are left out, and `remarks` says so.
 """
@@ -26,7 +26,7 @@ STORAGES = {
 }  # fmt: skip
 STORAGE_OF = {np.dtype(dtype): name for name, dtype in STORAGES.items()}
 PAGE = 1024
-FILE_VERSION = "20.5.278"
+FILE_VERSION = "18.5.408"  # whose files the forms that are written are known from
 LARGEST_COUNT = 1 << 31
 
 #: What a primitive can be.

@@ -3,7 +3,7 @@
 The binary form is a stream of tokens after a magic number: one byte says what follows, lengths are
 one byte or a marker and 2, 4 or 8 bytes, all little-endian. Two things are beyond JSON: uniform
 arrays, which are numpy arrays here, and texts that are defined once and then named by a number
-(SideFX, "The .geo and .bgeo file formats"; checked with files that Houdini 17.5 to 20.5 wrote).
+(SideFX, "The .geo and .bgeo file formats"; checked with files that Houdini 17.5 to 18.5 wrote).
 """
 
 from __future__ import annotations
