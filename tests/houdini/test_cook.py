@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import hou
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import loki_core as lk
 from bridges.houdini import run_parms as parms
 from bridges.houdini.loki_houdini import cook
+from bridges.live.local_server import discovered
 from loki_core.setup_document import write_setup
 from serialization.houdini_files import read_bytes
 from serialization.houdini_streams import streams_of
@@ -241,5 +245,17 @@ def test_the_clock_is_houdinis(folder, tmp_path, monkeypatch):
     assert cook._solves[node.sessionId()].frames == {1001, 1002, 1003, 1004}
     same = sparks(frames_per_second=25.0, start_frame=1001)
     expected = by_id(run_alone(same, {"seeds": seeds(40)}, 4)[4])
+    here = by_id(shown(node)["points"])
+    np.testing.assert_array_equal(here["position"], expected["position"].astype(np.float32))
+
+
+def test_a_killed_server_is_replaced(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(45)), **{parms.END: 40})
+    hou.setFrame(2)
+    node.cook()
+    os.kill(discovered(folder)["pid"], signal.SIGKILL)
+    hou.setFrame(40)
+    node.cook()
+    expected = by_id(run_alone(sparks(), {"seeds": seeds(45)}, 40)[40])
     here = by_id(shown(node)["points"])
     np.testing.assert_array_equal(here["position"], expected["position"].astype(np.float32))

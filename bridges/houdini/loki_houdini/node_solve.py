@@ -8,14 +8,16 @@ parameters or inputs have changed asks for another run. Knows no host.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridges.live.client import Client, Refused, Run, RunFailed, connect
+from bridges.live.client import Client, ConnectionLost, Refused, Run, RunFailed, connect
 from bridges.live.frame_keeper import FrameKeeper
+from bridges.live.local_server import ensure_server
 from bridges.live.run_folder import ENDED
 from bridges.live.scene_document import document_to_send
 from loki_core.errors import Cancelled, LokiError
@@ -23,6 +25,7 @@ from serialization.digest import digest
 from serialization.frame_cache import FrameCacheReader, whole_frames
 
 POLL_SECONDS = 0.1
+LOST_SECONDS = 60.0  # that a server which is gone is waited for
 LONGEST_NAME = 40
 
 #: Is told from 0 to 1 how far it is, and in words; it ends the waiting by an exception.
@@ -98,6 +101,7 @@ class NodeSolve:
         self._message = ""
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
+        self._lost_at: float | None = None
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
             self._keeper = FrameKeeper(request.folder / self.run_name, "all")
@@ -149,11 +153,14 @@ class NodeSolve:
 
         Raises:
             RunFailed: The run ended without it; the message says why.
+            ConnectionLost: The server is gone, and did not come back in time.
         """
         first = self.request.frames[0]
         while frame not in self.frames:
             if self._failure is not None:
                 raise self._failure
+            if self._lost_at is not None and time.monotonic() - self._lost_at > LOST_SECONDS:
+                raise ConnectionLost(f"the server is gone: {self.client.lost_because}")
             reached = max(self.frames, default=first - 1)
             part = (reached - first + 1) / max(frame - first + 1, 1)
             progress(min(max(part, 0.0), 1.0), self._message or f"frame {reached + 1} of {frame}")
@@ -168,8 +175,12 @@ class NodeSolve:
             self.warnings.append(content["message"])
         elif event.kind == "rewound":
             self.frames = {one for one in self.frames if one < content["frame"]}
-        elif event.kind in ("state", "disconnected"):
+        elif event.kind == "state":
             self._message = content.get("message") or content.get("state", "")
+        elif event.kind == "disconnected":
+            self._lose()
+        elif event.kind == "reconnected":
+            self._lost_at = None
         elif event.kind == "frame":
             self._message = ""
         if event.frame is not None:
@@ -178,6 +189,13 @@ class NodeSolve:
             self.frames.add(event.frame.number)
         if event.kind == "end":
             self._end(content)
+
+    def _lose(self) -> None:
+        """The server is gone: another one for the folder takes the run up, and we are told."""
+        self._message = "waiting for the server"
+        self._lost_at = time.monotonic()
+        if not self.request.endpoint:
+            ensure_server(self.request.folder, self.request.command or None)
 
     def _end(self, content: Mapping[str, Any]) -> None:
         state, (first, last) = content["state"], self.request.frames
