@@ -30,7 +30,7 @@ def unpacked(geometry: Geometry) -> Geometry:
         point = int(geometry.vertex_points[corner])
         parts.append(_content(geometry, packed, number, point, positions[point]))
     whole = concatenated(parts)
-    whole.attributes["detail"] = geometry.attributes["detail"]
+    whole.attributes["detail"] = dict(geometry.attributes["detail"])
     whole.remarks = geometry.remarks
     return whole
 
@@ -44,14 +44,23 @@ def _content(
     if packed.fragment is not None:
         name, text = packed.fragment
         attribute = source.attributes["primitive"].get(name)
-        if attribute is not None and attribute.texts is not None:
+        if attribute is None or attribute.texts is None:
+            geometry.remarks.append(
+                f'not carried: the fragment "{text}", whose attribute "{name}" is not there as text'
+            )
+            chosen = np.zeros(len(source.kinds), bool)
+        else:
             chosen = np.array([one == text for one in attribute.as_texts()], bool)
-            source = selected(source, chosen)
+        source = selected(source, chosen)
     else:
-        source = selected(source, np.ones(len(source.kinds), bool), points=None)
+        everything = np.ones(source.point_count, bool)
+        source = selected(source, np.ones(len(source.kinds), bool), points=everything)
     moved = (source.positions() - packed.pivot) @ packed.transform + place
     _move(source, moved, packed.transform)
     for owner, row in (("point", point), ("primitive", number)):
+        for name, flags in geometry.groups[owner].items():
+            spread_flags = np.full(source.count(owner), bool(flags[row]))
+            source.groups[owner].setdefault(name, spread_flags)
         for name, attribute in geometry.attributes[owner].items():
             if name not in source.attributes[owner]:
                 rows = np.full(source.count(owner), row)
@@ -100,6 +109,8 @@ def selected(geometry: Geometry, chosen: Array, points: Array | None = None) -> 
             result.attributes[owner][name] = Attribute(values, attribute.hint, attribute.texts)
         for name, flags in geometry.groups[owner].items():
             result.groups[owner][name] = flags[index]
+    result.attributes["detail"] = dict(geometry.attributes["detail"])
+    result.remarks = list(geometry.remarks)
     for new, old in enumerate(primitives.tolist()):
         if old in geometry.volumes:
             result.volumes[new] = geometry.volumes[old]

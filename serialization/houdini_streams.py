@@ -73,10 +73,15 @@ def streams_of(geometry: Geometry) -> dict[str, Any]:
     if (geometry.kinds == PACKED).any():
         geometry = unpacked(geometry)
     record = _record_of(geometry)
+    if record and not _is_as_written(geometry, record):
+        record = record | {"type": None}  # another node has changed the primitives since
     found: dict[str, Any] = {}
     present = [kind for kind in KINDS if (geometry.kinds == kind).any()]
     type_name = record.get("type")
-    if type_name in ("curves", "wireframe") and set(present) <= {POLYGON, POLYLINE} and present:
+    sizes = np.diff(geometry.offsets)
+    fits = type_name == "curves" or (type_name == "wireframe" and bool((sizes == 2).all()))
+    if fits and present and set(present) <= {POLYGON, POLYLINE}:
+        assert type_name is not None
         found[type_name] = _mesh(geometry, type_name, geometry.kinds <= POLYLINE, record)
         return found
     loose = np.ones(geometry.point_count, bool)
@@ -177,7 +182,7 @@ def _mesh(
         mesh = Surface(positions, offsets, points)
     else:
         mesh = Body(positions, points.reshape(-1, 4))
-        if not record and float(mesh.volumes().sum()) < 0.0:
+        if record.get("type") != "body" and float(mesh.volumes().sum()) < 0.0:
             turn = np.arange(len(corners)).reshape(-1, 4)[:, [0, 1, 3, 2]].reshape(-1)
             corners, points = corners[turn], points[turn]
             mesh = Body(positions, points.reshape(-1, 4))
@@ -276,6 +281,9 @@ class _Channels:
         count = self.stream.count(owner)
         shape = (count, *entry["shape"])
         is_other = attribute.texts is not None or entry["dtype"] == "text"
+        kinds = {"b": "biu", "u": "iu", "i": "iu", "f": "f"}
+        if not is_other:
+            is_other = values.dtype.kind not in kinds[np.dtype(entry["dtype"]).kind]
         if is_other or values.size != int(np.prod(shape)):
             return False
         restored = values.reshape(shape).astype(entry["dtype"])
@@ -317,6 +325,11 @@ def _record_of(geometry: Geometry) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("channels"), list):
         return {}
     return record | {"channels": [one for one in record["channels"] if _is_sound(one)]}
+
+
+def _is_as_written(geometry: Geometry, record: dict[str, Any]) -> bool:
+    """Whether a geometry still has the points, vertices and primitives that a record is of."""
+    return bool(record.get("counts") == [geometry.count(owner) for owner in OWNERS[:3]])
 
 
 def _is_sound(entry: Any) -> bool:
@@ -391,6 +404,7 @@ class _Attributes:
         record = {
             "type": self.stream.type_name,
             "positions": self.stream.positions.dtype.name,
+            "counts": [self.geometry.count(owner) for owner in OWNERS[:3]],
             "channels": self.channels,
         }
         text = Attribute(np.zeros(1, np.int32), "", [json.dumps(record)])
@@ -459,8 +473,12 @@ def _types_of(stream: Mesh) -> dict[str, dict[str, Any]]:
         ) from error
 
 
+OUTPUT = "loki_output"
+"""The text attribute of points and primitives that says of which output they are."""
+
+
 def merged(parts: Sequence[tuple[str, Geometry]]) -> Geometry:
-    """Return one geometry of several; the text attribute `name` says of which each primitive is.
+    """Return one geometry of several; the attribute `loki_output` tells them apart.
 
     An attribute that one of them lacks is zero there. What each was made of is not recorded.
     """
@@ -469,11 +487,10 @@ def merged(parts: Sequence[tuple[str, Geometry]]) -> Geometry:
     if len(parts) == 1:
         return parts[0][1]
     named = []
-    for number, (name, geometry) in enumerate(parts):
-        owner = "primitive" if len(geometry.kinds) else "point"
-        if "name" not in geometry.attributes[owner]:
+    for name, geometry in parts:
+        for owner in ("point", "primitive"):
             index = np.zeros(geometry.count(owner), np.int32)
-            geometry.attributes[owner]["name"] = Attribute(index, "", [name or f"output{number}"])
+            geometry.attributes[owner][OUTPUT] = Attribute(index, "", [name])
         geometry.attributes["detail"].pop(RECORD, None)
         named.append(geometry)
     return concatenated(named)

@@ -40,7 +40,7 @@ def voxels_of(geometry: Geometry) -> Voxels | None:
             geometry.remarks.append(
                 f'not carried: volume "{name}", whose voxels are no cubes along the axes'
             )
-        elif name in scalars or (lattice is not None and not np.allclose(here, lattice)):
+        elif name in scalars or not _is_same(here, volume, lattice, scalars):
             geometry.remarks.append(
                 f'not carried: volume "{name}", which is there twice or lies on another lattice'
             )
@@ -59,6 +59,16 @@ def voxels_of(geometry: Geometry) -> Voxels | None:
         else:
             fields[CHANNEL_OF.get(name, name)] = volume.values[np.newaxis]
     return Voxels.from_dense(fields, lattice[:3], float(lattice[3]))
+
+
+def _is_same(
+    here: Array, volume: VolumePrimitive, lattice: Array | None, others: dict[str, VolumePrimitive]
+) -> bool:
+    """Whether a volume has the voxels of those before it."""
+    if lattice is None:
+        return True
+    first = next(iter(others.values()))
+    return bool(np.allclose(here, lattice)) and first.values.shape == volume.values.shape
 
 
 def _lattice(volume: VolumePrimitive, place: Array) -> Array | None:

@@ -115,7 +115,7 @@ def general_types() -> Iterator[NodeType]:
         "Loki Graph",
         "Simulates a Loki Graph and gives all its outputs as streams.",
         "cook_graph(hou.pwd())",
-        _run_tabs([*scene, run_parms.volumes_parm()], any_inputs),
+        _run_tabs(scene, any_inputs),
         any_inputs,
         body=_body("graph"),
     )

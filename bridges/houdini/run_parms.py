@@ -16,6 +16,7 @@ TABS = "loki_tabs"
 
 SOURCE, FILE, TEMPLATE = "loki_source", "loki_file", "loki_template"
 START, END, RESET, CANCEL = "loki_start", "loki_end", "loki_reset", "loki_cancel"
+FRAME = "loki_frame"
 OUTPUT, STREAM, KIND, ATTRIBUTES = "loki_output", "loki_stream", "loki_kind", "loki_attributes"
 GROUP, VOLUMES = "loki_group", "loki_volumes"
 INPUT, ANIMATED = "loki_input", "loki_animated"  # followed by the number of the input, from 1 on
@@ -87,6 +88,15 @@ def time_parms() -> list[Parm]:
             (Expression("$FEND"),),
             bounds,
             help="The last frame; the solver computes ahead up to it.",
+        ),
+        Parm(
+            FRAME,
+            "Frame",
+            "float",
+            (Expression("$FF"),),
+            bounds,
+            help="The frame that is shown; by it Houdini knows that the node changes with time.",
+            is_hidden=True,
         ),
         _button(RESET, "Resimulate", "Forget all frames and simulate anew.", joins_next=True),
         _button(CANCEL, "Cancel", "Stop the solver; the frames that are there stay."),

@@ -11,7 +11,8 @@ import pytest
 
 import loki_core as lk
 from bridges.houdini import run_parms as parms
-from bridges.houdini.loki_houdini import cook
+from bridges.houdini.loki_houdini import cook, node_solve
+from bridges.live.client import Client
 from bridges.live.local_server import discovered
 from loki_core.setup_document import write_setup
 from serialization.houdini_files import read_bytes
@@ -117,6 +118,84 @@ def test_an_input_that_changes_later_is_noticed(folder, tmp_path):
     np.testing.assert_array_equal(
         by_id(shown(node)["points"])["position"], by_id(expected)["position"].astype(np.float32)
     )
+
+
+def test_a_change_in_another_session_is_noticed(folder, tmp_path):
+    late = {"shift": 0.0}
+
+    def moved(frame):
+        return seeds(62, shift=late["shift"] if frame >= 3 else 0.0)
+
+    node = solver(folder, tmp_path, giving(moved))
+    hou.setFrame(5)
+    node.cook()
+    cook.forget_all()
+    late["shift"] = 3.0
+    again = solver(folder, tmp_path, giving(moved))
+    again.cook()
+    expected = run_alone(sparks(), {"seeds": moved}, 5)[5]
+    np.testing.assert_array_equal(
+        by_id(shown(again)["points"])["position"], by_id(expected)["position"].astype(np.float32)
+    )
+
+
+def test_an_input_that_is_told_to_stay_is_another_simulation(folder, tmp_path):
+    def moved(frame):
+        return seeds(63, shift=float(frame))
+
+    node = solver(folder, tmp_path, giving(moved))
+    hou.setFrame(4)
+    node.cook()
+    before = shown(node)["points"].positions
+    node.parm(f"{parms.ANIMATED}1").set(0)
+    node.cook()
+    expected = run_alone(sparks(), {"seeds": moved(1)}, 4)[4]
+    after = by_id(shown(node)["points"])["position"]
+    assert not np.array_equal(before, after)
+    np.testing.assert_array_equal(after, by_id(expected)["position"].astype(np.float32))
+
+
+def test_two_nodes_of_one_name_have_runs_of_their_own(folder, tmp_path):
+    nodes = [solver(folder, tmp_path, giving(seeds(64))) for _ in range(2)]
+    nodes[1].path = lambda: "/obj/geo2/solver"
+    for node in nodes:
+        node.cook()
+    runs = [cook._solves[node.sessionId()].run_name for node in nodes]
+    assert runs[0] != runs[1]
+
+
+def test_another_folder_is_another_run(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(65)))
+    node.cook()
+    node.parm(parms.CACHE).set(str(folder / "other"))
+    node.cook()
+    assert cook._solves[node.sessionId()].cache.is_relative_to(folder / "other")
+    found = discovered(folder / "other")
+    with Client(found["endpoint"]) as client:
+        client.stop_server()
+
+
+def test_buttons_without_a_server(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(66)))
+    hou.setFrame(6)
+    node.cook()
+    os.kill(discovered(folder)["pid"], signal.SIGKILL)
+    cook.cancel(node)
+    cook.reset(node)
+    assert node.errors() == () and shown(node)["points"].point_count > 0
+
+
+def test_a_run_that_somebody_removed_begins_again(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(node_solve, "ASK_SECONDS", 0.3)
+    node = solver(folder, tmp_path, giving(seeds(67)), **{parms.END: 3})
+    hou.setFrame(3)
+    node.cook()
+    solve = cook._solves[node.sessionId()]
+    with solve.request.connected() as other:
+        other.remove(solve.run_name)
+    solve.frames.clear()
+    node.cook()
+    assert shown(node)["points"].point_count > 0
 
 
 def test_more_frames_go_on_where_the_run_ended(folder, tmp_path):

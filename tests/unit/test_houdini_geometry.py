@@ -26,8 +26,15 @@ from serialization.houdini_files import (
     write_bytes,
     write_geometry,
 )
-from serialization.houdini_geometry import Attribute, Geometry, geometry_of_document
+from serialization.houdini_geometry import (
+    PACKED,
+    Attribute,
+    Geometry,
+    PackedPrimitive,
+    geometry_of_document,
+)
 from serialization.houdini_json import MAGIC, decode, encode_binary
+from serialization.houdini_packed import selected
 from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
 from tests.host_contract import TYPES, assert_same, dressed
 
@@ -216,6 +223,55 @@ def test_tetrahedra_that_are_inside_out_are_turned():
     made = geometry_of(body)
     del made.attributes["detail"]["loki_stream"]
     assert streams_of(made)["body"].volumes()[0] > 0.0
+
+
+def closed_to_polygons(geometry):
+    """As a Sweep: the same detail attributes, other primitives."""
+    made = geometry_of(lk.Surface.from_faces(np.eye(4, 3), [[0, 1, 2], [1, 2, 3]]))
+    made.attributes["detail"] = geometry.attributes["detail"]
+    return made
+
+
+def test_what_other_nodes_have_changed_is_read_anew():
+    """The record of a stream passes through nodes that change everything else."""
+    swept = closed_to_polygons(geometry_of(dressed("curves")))
+    assert list(streams_of(swept)) == ["surface"]
+    joined = geometry_of(lk.Curves(np.random.default_rng(1).random((4, 3)), [0, 4]))
+    joined.attributes["detail"] = geometry_of(dressed("wireframe")).attributes["detail"]
+    assert streams_of(joined)["curves"].primitive_count == 1
+    painted = geometry_of(dressed("points"))
+    painted.attributes["point"]["count"] = Attribute(np.full(12, 0.5, np.float32))
+    assert streams_of(painted)["points"].channels["point"]["count"][0] == 0.5
+
+
+def test_a_part_of_a_geometry_keeps_what_is_said_of_the_whole():
+    made = geometry_of(dressed("surface"))
+    made.remarks.append("something")
+    part = selected(made, np.array([True, False, True]))
+    assert part.attributes["detail"].keys() == made.attributes["detail"].keys()
+    assert part.remarks == ["something"]
+
+
+def test_packed_points_without_primitives():
+    packed = Geometry(point_count=1)
+    packed.attributes["point"]["P"] = Attribute(np.array([[1.0, 0.0, 0.0]]), "point")
+    packed.set_primitives(PACKED, np.ones(1, int), np.zeros(1, int))
+    inside = geometry_of(lk.Points(np.eye(3)))
+    packed.packed[0] = PackedPrimitive(inside, np.eye(3), np.zeros(3))
+    positions = streams_of(packed)["points"].positions
+    np.testing.assert_array_equal(positions, np.eye(3) + np.array((1.0, 0.0, 0.0)))
+
+
+def test_a_fragment_that_is_not_there_is_told():
+    packed = Geometry(point_count=2)
+    packed.attributes["point"]["P"] = Attribute(np.zeros((2, 3)), "point")
+    packed.set_primitives(PACKED, np.ones(2, int), np.arange(2))
+    inside = geometry_of(dressed("surface"))
+    for number in range(2):
+        one = PackedPrimitive(inside, np.eye(3), np.zeros(3), ("piece", "a"))
+        packed.packed[number] = one
+    assert "surface" not in streams_of(packed)
+    assert any('fragment "a"' in remark for remark in packed.remarks)
 
 
 def damaged():

@@ -7,14 +7,16 @@ session, so that a cook of a frame that is there ends at once.
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import hou
 import numpy as np
 
 from bridges.houdini import run_parms as parms
+from bridges.live.client import ConnectionLost, Refused
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, LokiError, did_you_mean
 from serialization.houdini_files import read_bytes, write_bytes
@@ -23,8 +25,8 @@ from serialization.houdini_streams import geometry_of, stream_of
 
 from . import node_outputs, patterns
 from .geometry_streams import write_streams
-from .node_request import MARK, request_of, text
-from .node_solve import NodeSolve, Request, request_key
+from .node_request import MARK, number, request_of, text
+from .node_solve import NodeSolve, Request, place_of, request_key
 
 _solves: dict[int, NodeSolve] = {}
 """Runs that nodes show, by the number that Houdini gives a node for the session."""
@@ -46,8 +48,9 @@ def cook_template(node: hou.SopNode, template: str) -> None:
 
 
 def cook_graph(node: hou.SopNode) -> None:
-    """Show all outputs of a graph, as streams for Loki to Host."""
-    cook_solver(node)
+    """Show all outputs of a graph, with dense volumes, for Loki to Host."""
+    with _told(node):
+        _show(node, request_of(node), has_vdbs=False)
 
 
 def cook_host_to_loki(node: hou.SopNode) -> None:
@@ -81,6 +84,8 @@ def cook_to_host(node: hou.SopNode) -> None:
             raise InputError("there is nothing to convert: connect a Loki Graph")
         found = node_outputs.output_of(read_bytes(source.data()), text(node, parms.OUTPUT).strip())
         node_outputs.keep_attributes(found, text(node, parms.ATTRIBUTES, "*"))
+        for remark in found.remarks:
+            node.addMessage(remark)
         geometry.load(write_bytes(found))
 
 
@@ -106,8 +111,22 @@ def reset(node: hou.SopNode) -> None:
     """Forget all frames of the node's run, and simulate anew at the next cook."""
     solve = _solves.pop(node.sessionId(), None)
     if solve is not None:
+        try:
+            _remove(solve)
+        finally:
+            solve.close()
+    with suppress(hou.OperationFailed):  # what goes wrong stands on the node
+        node.cook(force=True)
+
+
+def _remove(solve: NodeSolve) -> None:
+    try:
         solve.remove()
-    node.cook(force=True)
+    except ConnectionLost:
+        with solve.request.connected() as client:  # a server that goes on with the runs
+            with suppress(Refused):
+                client.attach(solve.run_name).cancel()
+            client.remove(solve.run_name)
 
 
 def forget_all() -> None:
@@ -115,6 +134,15 @@ def forget_all() -> None:
     for solve in _solves.values():
         solve.close()
     _solves.clear()
+
+
+def _on_file_event(event: hou.EnumValue) -> None:
+    if event == hou.hipFileEventType.BeforeClear:
+        forget_all()
+
+
+hou.hipFile.addEventCallback(_on_file_event)
+atexit.register(forget_all)
 
 
 # -- how -----------------------------------------------------------------------------------------
@@ -125,7 +153,7 @@ def _told(node: hou.SopNode) -> Generator[None]:
     """Show what goes wrong on the node, in words."""
     try:
         yield
-    except (LokiError, OSError) as error:
+    except (LokiError, OSError, hou.OperationFailed) as error:
         raise hou.NodeError(str(error)) from error
 
 
@@ -136,17 +164,15 @@ def _geometry(node: hou.SopNode) -> hou.Geometry:
     return geometry
 
 
-def _show(node: hou.SopNode, request: Request) -> None:
+def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None:
     geometry = _geometry(node)
-    solve = _solve_of(node, request)
     first, last = request.frames
-    frame = min(max(round(hou.frame()), first), last)
-    solve.check_inputs(frame)
-    if frame not in solve.frames:
-        with hou.InterruptableOperation(
-            f"Loki {node.name()}", "Simulating", open_interrupt_dialog=True
-        ) as operation:
-            solve.wait_for(frame, lambda part, words: operation.updateLongProgress(part, words))
+    frame = min(max(round(number(node, parms.FRAME, hou.frame())), first), last)
+    try:
+        solve = _computed(node, request, frame)
+    except ConnectionLost:  # once more, with a server that is there
+        _forget(node)
+        solve = _computed(node, request, frame)
     for warning in solve.warnings:
         node.addWarning(warning)
     streams = solve.streams(frame)
@@ -157,7 +183,7 @@ def _show(node: hou.SopNode, request: Request) -> None:
             known = ", ".join(streams)
             raise InputError(f'there is no output "{wanted}"{hint}; there are {known}')
         streams = {wanted: streams[wanted]}
-    if text(node, parms.VOLUMES, "vdb") == "vdb":
+    if has_vdbs and text(node, parms.VOLUMES, "vdb") == "vdb":
         fields = {name: one for name, one in streams.items() if isinstance(one, Voxels)}
         streams = {name: one for name, one in streams.items() if name not in fields}
     else:
@@ -167,17 +193,35 @@ def _show(node: hou.SopNode, request: Request) -> None:
     node_outputs.add_vdbs(geometry, fields)
 
 
+def _computed(node: hou.SopNode, request: Request, frame: int) -> NodeSolve:
+    """The run of a node, when a frame is there."""
+    solve = _solve_of(node, request)
+    solve.check_inputs(frame)
+    if frame not in solve.frames:
+        with hou.InterruptableOperation(
+            f"Loki {node.name()}", "Simulating", open_interrupt_dialog=True
+        ) as operation:
+            solve.wait_for(frame, operation.updateLongProgress)
+    return solve
+
+
+def _forget(node: hou.SopNode) -> None:
+    solve = _solves.pop(node.sessionId(), None)
+    if solve is not None:
+        solve.close()
+
+
 def _solve_of(node: hou.SopNode, request: Request) -> NodeSolve:
     """The run of a node for a request; another one is begun where the request has changed."""
     given = request.given()
     former = _solves.get(node.sessionId())
-    if former is not None and former.key == request_key(request, given):
+    wanted = (request_key(request, given), place_of(request))
+    if former is not None and (former.key, former.place) == wanted:
         former.extend(request)
         return former
     if former is not None:
-        _solves.pop(node.sessionId())
         former.cancel()
-        former.close()
+        _forget(node)
     client = request.connected()
     try:
         solve = NodeSolve(request, given, client)

@@ -43,7 +43,7 @@ def write_streams(
     """Show streams in a node's geometry; returns what could not be carried.
 
     Args:
-        streams: By the name that the attribute `name` gives their primitives, if there are several.
+        streams: By the name that the attribute `loki_output` says, if there are several.
         single: Whether doubles become single precision.
     """
     parts = [(name, geometry_of(stream, single=single)) for name, stream in streams.items()]

@@ -9,11 +9,12 @@ from typing import Any
 
 import hou
 import numpy as np
+import numpy.typing as npt
 
 from loki_core.errors import InputError, did_you_mean
 from serialization.houdini_geometry import OWNERS, Geometry
 from serialization.houdini_packed import selected
-from serialization.houdini_streams import RECORD
+from serialization.houdini_streams import OUTPUT, RECORD
 from serialization.volumes import write_vdb
 
 from . import patterns
@@ -45,29 +46,26 @@ def chosen(geometry: Geometry, pattern: str) -> Geometry:
 
 
 def output_of(geometry: Geometry, name: str) -> Geometry:
-    """Return the part of a geometry that the attribute `name` calls so; all of it without a name.
+    """Return the part of a geometry that is of one output; all of it without a name.
 
     Raises:
         InputError: There is none.
     """
     if not name:
         return geometry
-    for owner in ("primitive", "point"):
-        attribute = geometry.attributes[owner].get("name")
-        if attribute is None or attribute.texts is None or name not in attribute.texts:
-            continue
-        flags = attribute.values == attribute.texts.index(name)
-        if owner == "primitive":
-            return selected(geometry, flags)
-        return selected(geometry, np.zeros(len(geometry.kinds), bool), points=flags)
-    known = [
-        text
-        for owner in ("primitive", "point")
-        for text in getattr(geometry.attributes[owner].get("name"), "texts", None) or ()
-    ]
-    if not known:
-        return geometry  # a graph with one output gives it without a name
-    raise InputError(f'there is no output "{name}"{did_you_mean(name, known)}')
+    of_points = geometry.attributes["point"].get(OUTPUT)
+    if of_points is None or of_points.texts is None:
+        return geometry  # a graph with one output gives it as it is
+    if name not in of_points.texts:
+        hint = did_you_mean(name, of_points.texts)
+        raise InputError(f'there is no output "{name}"{hint}')
+    flags: dict[str, npt.NDArray[np.bool_]] = {}
+    for owner in ("point", "primitive"):
+        attribute = geometry.attributes[owner][OUTPUT]
+        is_it = name in (attribute.texts or ())
+        number = (attribute.texts or []).index(name) if is_it else -2
+        flags[owner] = np.asarray(attribute.values == number, bool)
+    return selected(geometry, flags["primitive"], points=flags["point"])
 
 
 def keep_attributes(geometry: Geometry, pattern: str) -> None:

@@ -53,7 +53,7 @@ def request_of(node: hou.SopNode, template: str = "") -> Request:
     }
     given = {name: Input(_constant(stream)) for name, stream in suggested.items()}
     return Request(
-        node.name(),
+        node.path(),
         scene,
         given | _inputs(node, scene),
         (first, last),
@@ -78,6 +78,12 @@ def whole(node: hou.OpNode, name: str, default: int = 0) -> int:
     """Return a parm as a whole number."""
     parm = node.parm(name)
     return default if parm is None else parm.evalAsInt()
+
+
+def number(node: hou.OpNode, name: str, default: float) -> float:
+    """Return a parm as a number."""
+    parm = node.parm(name)
+    return default if parm is None else parm.evalAsFloat()
 
 
 def _scene(node: hou.SopNode) -> SolverSetup | Graph:
@@ -140,17 +146,10 @@ def _wanted(scene: SolverSetup | Graph) -> dict[str, str]:
 
 def _inputs(node: hou.SopNode, scene: SolverSetup | Graph) -> dict[str, Input]:
     wanted = _wanted(scene)
-    free = list(wanted)
+    names = _input_names(node, list(wanted))
     found: dict[str, Input] = {}
-    for index, source in enumerate(node.inputs()):
-        if source is None:
-            continue
-        geometry = node.inputGeometry(index)
-        if geometry is None:
-            continue
-        name = _marked(geometry) or text(node, f"{parms.INPUT}{index + 1}").strip()
-        if not name and free:
-            name = free[0]
+    for index, name in names.items():
+        source = node.inputs()[index]
         if name not in wanted:
             known = ", ".join(wanted) or "none"
             raise InputError(
@@ -158,12 +157,25 @@ def _inputs(node: hou.SopNode, scene: SolverSetup | Graph) -> dict[str, Input]:
             )
         if name in found:
             raise InputError(f'two inputs of the node are for "{name}"')
-        if name in free:
-            free.remove(name)
-        moves = bool(whole(node, f"{parms.ANIMATED}{index + 1}", 1)) and source.isTimeDependent()
+        moves = bool(whole(node, f"{parms.ANIMATED}{index + 1}", 1))
+        moves = moves and source is not None and source.isTimeDependent()
         label = f'input {index + 1} "{name}"'
         found[name] = Input(_reader(node, index, wanted[name], label), moves)
     return found
+
+
+def _input_names(node: hou.SopNode, wanted: list[str]) -> dict[int, str]:
+    """For which input of the scene each connected one is: as it says, or the next that is left."""
+    names: dict[int, str] = {}
+    for index, source in enumerate(node.inputs()):
+        if source is None:
+            continue
+        geometry = node.inputGeometry(index)
+        if geometry is None:
+            raise InputError(f"input {index + 1} is connected, and has no geometry")
+        names[index] = _marked(geometry) or text(node, f"{parms.INPUT}{index + 1}").strip()
+    left = [name for name in wanted if name not in names.values()]
+    return {index: name or (left.pop(0) if left else "") for index, name in names.items()}
 
 
 def _reader(node: hou.SopNode, index: int, kind: str, label: str) -> Callable[[int], Any]:

@@ -7,6 +7,7 @@ parameters or inputs have changed asks for another run. Knows no host.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +18,6 @@ from typing import Any
 
 from bridges.live.client import Client, ConnectionLost, Refused, Run, RunFailed, connect
 from bridges.live.frame_keeper import FrameKeeper
-from bridges.live.local_server import ensure_server
 from bridges.live.run_folder import ENDED
 from bridges.live.scene_document import document_to_send
 from loki_core.errors import Cancelled, LokiError
@@ -25,8 +25,11 @@ from serialization.digest import digest
 from serialization.frame_cache import FrameCacheReader, whole_frames
 
 POLL_SECONDS = 0.1
-LOST_SECONDS = 60.0  # that a server which is gone is waited for
+ASK_SECONDS = 5.0  # without any event, after which the server is asked whether the run is there
+END_SECONDS = 60.0  # that a run which is cancelled may take to end
 LONGEST_NAME = 40
+SENT = "sent_inputs.jsonl"
+"""The file beside a run's cache that says which animated inputs it was given."""
 
 #: Is told from 0 to 1 how far it is, and in words; it ends the waiting by an exception.
 Progress = Callable[[float, str], None]
@@ -77,7 +80,10 @@ class Request:
 
 def request_key(request: Request, given: Mapping[str, Any]) -> str:
     """Return what a request is known by: scene, inputs at the first frame, and that frame."""
-    streams = [[name, digest(stream)] for name, stream in sorted(given.items())]
+    streams = [
+        [name, request.inputs[name].is_animated, digest(stream)]
+        for name, stream in sorted(given.items())
+    ]
     return digest(document_to_send(request.scene), streams, request.frames[0])
 
 
@@ -86,65 +92,118 @@ class NodeSolve:
 
     Attributes:
         key: Of the request that it answers.
+        place: Where its frames are, and who computes them.
+        frames: Those that are there.
         warnings: What the solver has warned of so far.
     """
 
     def __init__(self, request: Request, given: Mapping[str, Any], client: Client) -> None:
-        self.key = request_key(request, given)
+        self.key, self.place = request_key(request, given), place_of(request)
         self.request = request
         self.warnings: list[str] = []
         self.client = client
-        stem = re.sub(r"[^A-Za-z0-9_-]", "_", request.name).lstrip("_-")[:LONGEST_NAME] or "node"
+        stem = re.sub(r"[^A-Za-z0-9_-]", "_", request.name).lstrip("_-")[-LONGEST_NAME:] or "node"
         self.run_name = f"{stem}_{self.key[:12]}"
         self.cache = request.folder / self.run_name / "cache"
-        self._sent: dict[int, dict[str, str]] = {}  # digests of animated inputs, by frame
         self._message = ""
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
-        self._lost_at: float | None = None
+        self._void_from: int | None = None  # frames that a rewind has asked for anew
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
             self._keeper = FrameKeeper(request.folder / self.run_name, "all")
         self.frames: set[int] = set()
         if self.cache.is_dir():
             self.frames.update(whole_frames(self.cache))
+        self._sent = self._read_sent()
         self.run = self._begin(given)
 
     def _begin(self, given: Mapping[str, Any]) -> Run:
         request, (first, last) = self.request, self.request.frames
-        functions = self._functions()
-        known = {one["run"]: one for one in self.client.status(self.run_name)["runs"]}
-        span = f"{first}-{last}"
-        if self.run_name in known:
-            after = max(self.frames, default=None)
-            run = self.client.attach(self.run_name, after=after, inputs=functions)
-            if run.state in ENDED and (after is None or after < last):
-                run.resume(frames=span)
-                self._told_last = last
-            return run
+        if self.client.status(self.run_name)["runs"]:
+            return self._attach()
         self.frames.clear()
+        self._sent.clear()
         self._told_last = last
         options: dict[str, Any] = dict(request.options)
         if not request.endpoint:
             options["results"] = "manifest"  # the frames are on a disk here
         return self.client.submit(
             request.scene,
-            {**given, **functions},
+            {**given, **self._functions()},
             run=self.run_name,
-            frames=span,
+            frames=f"{first}-{last}",
             **options,
         )
+
+    def _attach(self) -> Run:
+        first, last = self.request.frames
+        after = first - 1
+        while after + 1 in self.frames:
+            after += 1
+        self.frames = {one for one in self.frames if one <= after}
+        run = self.client.attach(
+            self.run_name, after=after if after >= first else None, inputs=self._functions()
+        )
+        if run.state in ENDED:
+            self._told_last = last
+            if after < last:
+                run.resume(frames=f"{first}-{last}")
+        return run
+
+    # -- inputs that move ------------------------------------------------------------------------
 
     def _functions(self) -> dict[str, Callable[[int], Any]]:
         """Inputs that differ from frame to frame; what is sent of them is noted."""
 
         def noted(name: str, read: Callable[[int], Any], frame: int) -> Any:
             stream = read(frame)
-            self._sent.setdefault(frame, {})[name] = digest(stream)
+            self._note_sent(frame, name, digest(stream))
             return stream
 
         animated = {n: one.read for n, one in self.request.inputs.items() if one.is_animated}
         return {name: partial(noted, name, read) for name, read in animated.items()}
+
+    def _note_sent(self, frame: int, name: str, known: str) -> None:
+        self._sent.setdefault(frame, {})[name] = known
+        path = self.cache.parent / SENT
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([frame, name, known]) + "\n")
+
+    def _read_sent(self) -> dict[int, dict[str, str]]:
+        """Digests of animated inputs by frame and name; of several of one frame the last counts."""
+        found: dict[int, dict[str, str]] = {}
+        path = self.cache.parent / SENT
+        lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+        for line in lines:
+            try:
+                frame, name, known = json.loads(line)
+                found.setdefault(int(frame), {})[str(name)] = str(known)
+            except (ValueError, TypeError):
+                continue  # a line that was cut off when the host ended
+        return found
+
+    def check_inputs(self, frame: int) -> None:
+        """Compute frames anew from the first whose animated inputs are no longer what was sent.
+
+        Inputs are compared at this frame; where they differ, at all before it.
+        """
+        if not self._has_changed(frame):
+            return
+        changed = next(one for one in sorted(self._sent) if self._has_changed(one))
+        changed = min(changed, max(self.frames, default=self.request.frames[0] - 1) + 1)
+        self._sent = {one: sent for one, sent in self._sent.items() if one < changed}
+        self.frames = {one for one in self.frames if one < changed}
+        self._void_from, self._failure = changed, None
+        self.run.rewind(changed, inputs=self._functions())
+
+    def _has_changed(self, frame: int) -> bool:
+        inputs = self.request.inputs
+        return any(
+            name in inputs and digest(inputs[name].read(frame)) != sent
+            for name, sent in self._sent.get(frame, {}).items()
+        )
 
     # -- what comes ------------------------------------------------------------------------------
 
@@ -153,59 +212,61 @@ class NodeSolve:
 
         Raises:
             RunFailed: The run ended without it; the message says why.
-            ConnectionLost: The server is gone, and did not come back in time.
+            ConnectionLost: The server is gone.
         """
         first = self.request.frames[0]
+        heard = time.monotonic()
         while frame not in self.frames:
             if self._failure is not None:
                 raise self._failure
-            if self._lost_at is not None and time.monotonic() - self._lost_at > LOST_SECONDS:
-                raise ConnectionLost(f"the server is gone: {self.client.lost_because}")
             reached = max(self.frames, default=first - 1)
             part = (reached - first + 1) / max(frame - first + 1, 1)
             progress(min(max(part, 0.0), 1.0), self._message or f"frame {reached + 1} of {frame}")
             try:
                 self._take(self.run.next_event(timeout=POLL_SECONDS))
+                heard = time.monotonic()
             except TimeoutError:
-                continue
+                if time.monotonic() - heard > ASK_SECONDS:
+                    self._ask_whether_it_goes_on(frame)
+                    heard = time.monotonic()
+
+    def _ask_whether_it_goes_on(self, frame: int) -> None:
+        found = self.client.status(self.run_name)["runs"]
+        if not found:
+            raise ConnectionLost("the run was removed by somebody else")
+        if found[0]["state"] in ENDED:
+            raise RunFailed(f"the run has ended without frame {frame}; Resimulate begins anew")
 
     def _take(self, event: Any) -> None:
         content = event.content
         if event.kind == "warning":
             self.warnings.append(content["message"])
         elif event.kind == "rewound":
+            self._void_from = None
             self.frames = {one for one in self.frames if one < content["frame"]}
         elif event.kind == "state":
             self._message = content.get("message") or content.get("state", "")
         elif event.kind == "disconnected":
-            self._lose()
-        elif event.kind == "reconnected":
-            self._lost_at = None
+            raise ConnectionLost(f"the server is gone: {self.client.lost_because}")
         elif event.kind == "frame":
             self._message = ""
-        if event.frame is not None:
+        if event.frame is not None and not self._is_void(event.frame.number):
             if event.frame.folder is None and self._keeper is not None:
                 self._keeper.keep(event.frame)
             self.frames.add(event.frame.number)
         if event.kind == "end":
             self._end(content)
 
-    def _lose(self) -> None:
-        """The server is gone: another one for the folder takes the run up, and we are told."""
-        self._message = "waiting for the server"
-        self._lost_at = time.monotonic()
-        if not self.request.endpoint:
-            ensure_server(self.request.folder, self.request.command or None)
+    def _is_void(self, frame: int) -> bool:
+        return self._void_from is not None and frame >= self._void_from
 
     def _end(self, content: Mapping[str, Any]) -> None:
         state, (first, last) = content["state"], self.request.frames
-        message = content.get("message") or self.run.message or f"the run was {state}"
-        if state == "cancelled":
-            self._failure = self._failure or Cancelled(message)
-        elif state != "finished":
+        if state not in ("finished", "cancelled"):
+            message = content.get("message") or self.run.message or f"the run was {state}"
             self._failure = RunFailed(message)
-        elif self._told_last < last:
-            self._told_last = last
+        elif self._failure is None and (state == "cancelled" or self._told_last < last):
+            self._told_last = last  # another node or session has cancelled it, or wanted less
             self.run.resume(frames=f"{first}-{last}")
 
     def streams(self, frame: int) -> dict[str, Any]:
@@ -222,40 +283,33 @@ class NodeSolve:
             self._told_last = last
             self.run.resume(frames=f"{first}-{last}")
 
-    def check_inputs(self, frame: int) -> None:
-        """Compute frames anew from the first whose animated inputs are no longer what was sent."""
-        if not self._has_changed(frame):
-            return
-        changed = next(one for one in sorted(self._sent) if self._has_changed(one))
-        self._sent = {one: sent for one, sent in self._sent.items() if one < changed}
-        self.frames = {one for one in self.frames if one < changed}
-        self.run.rewind(changed, inputs=self._functions())
-
-    def _has_changed(self, frame: int) -> bool:
-        return any(
-            digest(self.request.inputs[name].read(frame)) != sent
-            for name, sent in self._sent.get(frame, {}).items()
-        )
-
     def cancel(self) -> None:
         """Stop at the end of the running Task, with a checkpoint."""
         try:
             self.run.cancel()
-        except Refused:
-            return  # it has ended
+        except (Refused, ConnectionLost):
+            return  # it has ended, or nobody is there to be told
         self._failure = Cancelled("the simulation was cancelled; Resimulate begins anew")
 
     def remove(self) -> None:
-        """End the run and remove its frames."""
+        """End the run and remove its frames.
+
+        Raises:
+            ConnectionLost: The server is gone, or the run does not end.
+        """
         self.cancel()
-        while self.run.state not in ENDED:
-            try:
-                self.run.next_event(timeout=POLL_SECONDS)
-            except TimeoutError:
-                continue
+        end = time.monotonic() + END_SECONDS
+        while self.client.status(self.run_name)["runs"][0]["state"] not in ENDED:
+            if time.monotonic() > end:
+                raise ConnectionLost(f"run {self.run_name} does not end; end its server")
+            time.sleep(POLL_SECONDS)
         self.client.remove(self.run_name)
-        self.close()
 
     def close(self) -> None:
         """Let go of the server; what runs goes on there."""
         self.client.close()
+
+
+def place_of(request: Request) -> tuple[Path, str, str]:
+    """Return what a request says of where it is computed and kept."""
+    return request.folder, request.endpoint, request.keys

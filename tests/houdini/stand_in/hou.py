@@ -415,7 +415,14 @@ class InterruptableOperation:
         self.updateProgress(percentage)
 
 
+class hipFileEventType:
+    BeforeClear = EnumValue("BeforeClear")
+
+
 class hipFile:
+    @staticmethod
+    def addEventCallback(callback): ...
+
     @staticmethod
     def path():
         return _state.get("hip", "/untitled.hip")
