@@ -85,12 +85,15 @@ def write_contact_sheet(
         size: Of a tile without its words [pixels]; smaller where the sheet would be too wide.
 
     Raises:
-        LokiError: pyvista is not installed.
+        LokiError: pyvista or Pillow is not installed.
         InputError: No tile has anything to show.
     """
-    from PIL import Image
-
     preview._pyvista()
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise LokiError("Pillow is not installed: pip install pillow") from error
+
     problems = []
     if len(tiles) > MAX_TILES:
         problems.append(f"the contact sheet shows the first {MAX_TILES} of {len(tiles)} variants")

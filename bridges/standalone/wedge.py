@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from bridges.standalone.failures import UsageError
 
+MOST_DRAWS = 1000  # for one variant that is none of those before
 MAX_VARIANTS = 10_000
 _NUMBER = r"[+-]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][+-]?\d+)?"
 _SPAN = re.compile(rf"({_NUMBER})\s*\.\.\s*({_NUMBER})\s*([^\d\s].*)?")
@@ -166,10 +167,20 @@ def random_values(
         whole: Targets whose ranges give whole numbers.
     """
     _check_count(count)
-    rows = (
-        tuple(_draw(one, f"{seed}/{one.target}/{index}", one.target in whole) for one in variations)
-        for index in range(1, count + 1)
-    )
+    rows: dict[tuple[str, ...], None] = {}  # in their order
+    for index in range(1, count + 1):
+        for attempt in range(MOST_DRAWS):
+            end = f"{index}" if attempt == 0 else f"{index}/{attempt}"
+            row = tuple(_draw(one, f"{seed}/{one.target}/{end}", one.target in whole)
+                        for one in variations)  # fmt: skip
+            if row not in rows:
+                break
+        else:
+            raise UsageError(
+                f"only {len(rows)} different variants were drawn; --random {count} needs wider "
+                "ranges, or longer lists"
+            )
+        rows[row] = None
     return _numbered(variations, rows)
 
 

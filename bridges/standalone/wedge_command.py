@@ -267,10 +267,17 @@ def _variants(
         for one in variations
         if one.span is not None
         and one.span.has_whole_ends
-        # a parameter that is a whole number refuses the half
-        and not scene.takes(f"{one.target}={one.span.text(f'{one.span.low}.5')}")
+        # a parameter that is a whole number refuses a broken one
+        and not scene.takes(f"{one.target}={one.span.text(_between(one.span))}")
     ]
     return random_values(variations, random_count, seed=seed, whole=whole)
+
+
+def _between(span: Any) -> str:
+    """A number in a range that is not whole."""
+    low, high = float(span.low), float(span.high)
+    inside = low + 0.381966 * (high - low)
+    return repr(inside if inside != round(inside) else inside + 1e-6 * (high - low))
 
 
 def _check_apart(varied: Sequence[str], changes: Sequence[str]) -> None:

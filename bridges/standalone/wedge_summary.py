@@ -32,13 +32,15 @@ def write_summary(
     problems = told["problems"]
     for name in leftover_variants(root, len(results)):
         problems.append(f"{root / name} is of an earlier wedge, and no part of this one")
-    if sheet is not None:
-        try:
-            problems += _write_sheet(root / SHEET, results, **sheet)
-            told["contact_sheet"] = str(root / SHEET)
-        except LokiError as error:
-            problems.append(f"no contact sheet: {error}")
     write_table(root / TABLE, results)
+    write_json(root / WEDGE, told)  # first: a driver that ends the process takes no figure with it
+    if sheet is None:
+        return
+    try:
+        problems += _write_sheet(root / SHEET, results, **sheet)
+        told["contact_sheet"] = str(root / SHEET)
+    except LokiError as error:
+        problems.append(f"no contact sheet: {error}")
     write_json(root / WEDGE, told)
 
 
