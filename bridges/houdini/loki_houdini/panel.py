@@ -86,6 +86,9 @@ class RunWatch:
             except (LokiError, OSError, TimeoutError) as error:
                 self._let_go()
                 self.view = View(str(error))
+            except Exception as error:  # a thread that ends silently would show old rows for ever
+                self._let_go()
+                self.view = View(f"this is a fault of the panel: {type(error).__name__}: {error}")
             self._wakes.wait(self._seconds)
             self._wakes.clear()
         self._let_go()
@@ -108,6 +111,8 @@ class RunWatch:
 
     def _follow(self, client: Client, name: str, known: set[str]) -> None:
         """Attach to the run whose log is wanted, without taking frames of it."""
+        if self._run is not None and self._run.name not in known:
+            self._run = None  # it was removed; one of that name may begin later
         if self._run is not None and self._run.name != name:
             self._run.detach()
             self._run = None
@@ -128,6 +133,7 @@ class RunWatch:
 
     def _let_go(self) -> None:
         self._run = None
+        self._wants_cancel.clear()
         self._log.clear()
         if self._client is not None:
             self._client.close()
@@ -184,12 +190,15 @@ def create() -> Any:
 
     watch = RunWatch(Aim(folder=Path(folder.text())))
 
-    def selected() -> str:
+    chosen = [""]  # name of the run that is selected, in whichever row it is
+
+    def choose() -> None:
         item = table.item(table.currentRow(), 0)
-        return "" if item is None else str(item.text())
+        chosen[0] = "" if item is None else str(item.text())
+        aim()
 
     def aim() -> None:
-        watch.look_at(Aim(endpoint.text().strip(), Path(folder.text()), selected()))
+        watch.look_at(Aim(endpoint.text().strip(), Path(folder.text()), chosen[0]))
 
     def refresh() -> None:
         view = watch.view
@@ -202,6 +211,11 @@ def create() -> Any:
                     table.setItem(row, column, QtWidgets.QTableWidgetItem(word))
                 elif item.text() != word:
                     item.setText(word)
+        names = [words[0] for words in view.rows]
+        if chosen[0] in names and table.currentRow() != names.index(chosen[0]):
+            table.blockSignals(True)
+            table.selectRow(names.index(chosen[0]))
+            table.blockSignals(False)
         text = "\n".join(view.log)
         if log.toPlainText() != text:
             log.setPlainText(text)
@@ -209,7 +223,7 @@ def create() -> Any:
 
     endpoint.editingFinished.connect(aim)
     folder.editingFinished.connect(aim)
-    table.itemSelectionChanged.connect(aim)
+    table.itemSelectionChanged.connect(choose)
     cancel.clicked.connect(lambda *unused: watch.cancel())
     widget.destroyed.connect(watch.stop)
     timer = QtCore.QTimer(widget)
