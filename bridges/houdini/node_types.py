@@ -134,7 +134,10 @@ def general_types() -> Iterator[NodeType]:
         "Loki Solver",
         "Simulates geometry with a Loki Graph, a Solver Setup or a template.",
         "cook_solver(hou.pwd())",
-        _run_tabs([*scene, run_parms.output_parm(), run_parms.volumes_parm()], any_inputs),
+        _run_tabs(
+            [*scene, run_parms.output_parm(), run_parms.volumes_parm(), run_parms.move_parm()],
+            any_inputs,
+        ),
         any_inputs,
         body=_body("solver"),
     )
@@ -155,7 +158,7 @@ def template_type(template: Template) -> NodeType:
     inputs = tuple(_words(name) for name in input_names(graph))
     outputs = list(graph.outputs())
     shown = [run_parms.output_parm(outputs)] if len(outputs) > 1 else []
-    rest = [*run_parms.time_parms(), *shown, run_parms.volumes_parm()]
+    rest = [*run_parms.time_parms(), *shown, run_parms.volumes_parm(), run_parms.move_parm()]
     return NodeType(
         f"{TEMPLATE_PREFIX}{template.name}",
         f"Loki {template.label}",

@@ -18,7 +18,7 @@ SOURCE, FILE, TEMPLATE = "loki_source", "loki_file", "loki_template"
 START, END, RESET, CANCEL = "loki_start", "loki_end", "loki_reset", "loki_cancel"
 FRAME = "loki_frame"
 OUTPUT, STREAM, KIND, ATTRIBUTES = "loki_output", "loki_stream", "loki_kind", "loki_attributes"
-GROUP, VOLUMES = "loki_group", "loki_volumes"
+GROUP, VOLUMES, MOVE = "loki_group", "loki_volumes", "loki_move"
 INPUT, ANIMATED = "loki_input", "loki_animated"  # followed by the number of the input, from 1 on
 OVERRIDES, OVERRIDE = "loki_overrides", "loki_override"  # how many, and one of them
 ENDPOINT, KEYS, CACHE = "loki_endpoint", "loki_keys", "loki_cache"
@@ -237,6 +237,18 @@ def volumes_parm() -> Parm:
         ("vdb",),
         menu=(("vdb", "VDB"), ("volume", "Volume")),
         help="Whether voxels become VDBs, which stay sparse, or Houdini's dense volumes.",
+    )
+
+
+def move_parm() -> Parm:
+    """Return whether the first input is moved instead of replaced."""
+    return Parm(
+        MOVE,
+        "Move Points of First Input",
+        "toggle",
+        ("0",),
+        help="Keep the geometry of the first input, with all that Houdini knows of it, and give "
+        "its points the positions and attributes of the result, which has as many.",
     )
 
 

@@ -338,3 +338,20 @@ def test_a_killed_server_is_replaced(folder, tmp_path):
     expected = by_id(run_alone(sparks(), {"seeds": seeds(45)}, 40)[40])
     here = by_id(shown(node)["points"])
     np.testing.assert_array_equal(here["position"], expected["position"].astype(np.float32))
+
+
+def test_points_of_the_first_input_are_moved(folder, tmp_path):
+    """What Loki does not carry stays: groups of edges, here a vertex attribute of the faces."""
+    setup = lk.SolverSetup("fall", lk.ParticleObject(name="P", input="seeds"), lk.GravityForce())
+    sheet = lk.Surface.from_faces(np.eye(4, 3), [[0, 1, 2], [1, 2, 3]])
+    sheet.set_channel("vertex", "uv", np.random.default_rng(1).random((6, 3)).astype(np.float32))
+    node = solver(folder, tmp_path, giving(sheet), setup, **{parms.MOVE: 1})
+    hou.setFrame(6)
+    node.cook()
+    found = shown(node)["surface"]
+    np.testing.assert_array_equal(found.channels["vertex"]["uv"], sheet.channels["vertex"]["uv"])
+    assert np.all(found.positions[:, 1] < sheet.positions[:, 1])
+    np.testing.assert_array_equal(found.positions[:, 0], sheet.positions[:, 0])
+    node = solver(folder, tmp_path, giving(seeds(40)), **{parms.MOVE: 1})
+    with pytest.raises(hou.OperationFailed, match="Move Points of First Input"):
+        node.cook()

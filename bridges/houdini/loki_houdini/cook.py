@@ -24,8 +24,8 @@ from serialization.houdini_geometry import Attribute
 from serialization.houdini_streams import geometry_of, stream_of
 
 from . import node_outputs, patterns
-from .geometry_streams import write_streams
-from .node_request import MARK, number, request_of, text
+from .geometry_streams import move_points, write_streams
+from .node_request import MARK, number, request_of, text, whole
 from .node_solve import NodeSolve, Request, place_of, request_key
 
 _solves: dict[int, NodeSolve] = {}
@@ -183,6 +183,12 @@ def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None
             known = ", ".join(streams)
             raise InputError(f'there is no output "{wanted}"{hint}; there are {known}')
         streams = {wanted: streams[wanted]}
+    if whole(node, parms.MOVE):
+        if len(streams) != 1:
+            known = ", ".join(streams)
+            raise InputError(f"points are moved by one output: choose one of {known}")
+        move_points(geometry, next(iter(streams.values())))
+        return
     if has_vdbs and text(node, parms.VOLUMES, "vdb") == "vdb":
         fields = {name: one for name, one in streams.items() if isinstance(one, Voxels)}
         streams = {name: one for name, one in streams.items() if name not in fields}

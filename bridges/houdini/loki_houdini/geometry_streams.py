@@ -12,7 +12,9 @@ from typing import Any
 
 import hou
 import numpy as np
+import numpy.typing as npt
 
+from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute, Geometry
@@ -58,14 +60,28 @@ def move_points(geometry: hou.Geometry, stream: Any, *, single: bool = True) -> 
     Raises:
         InputError: It has another number of points.
     """
+    if isinstance(stream, Voxels):
+        raise InputError("points are moved by points and meshes; the result is a field")
     wanted = geometry_of(stream, single=single)
     if geometry.pointCount() != wanted.point_count:
         raise InputError(
             f"the first input has {geometry.pointCount()} points and the result "
             f"{wanted.point_count}; turn Move Points of First Input off"
         )
+    order = _order_of_input(wanted)
     for name, attribute in wanted.attributes["point"].items():
-        _set_points(geometry, name, attribute)
+        values = attribute.values if order is None else attribute.values[order]
+        _set_points(geometry, name, Attribute(values, attribute.hint, attribute.texts))
+
+
+def _order_of_input(geometry: Geometry) -> npt.NDArray[np.intp] | None:
+    """Particles are sorted by place; their ids are the numbers of the points they began as."""
+    ids = geometry.attributes["point"].get("id")
+    if ids is None or ids.values.dtype.kind not in "iu" or ids.values.ndim != 1:
+        return None
+    order = np.argsort(ids.values, kind="stable")
+    is_input = np.array_equal(ids.values[order], np.arange(len(order)))
+    return order if is_input else None
 
 
 def _set_points(geometry: hou.Geometry, name: str, attribute: Attribute) -> None:
