@@ -41,7 +41,9 @@ def loki(kind: str, folder: Path, inputs: tuple[Any, ...] = (), **values: Any) -
         defaults = [0 if isinstance(one, Expression) else one for one in parm.default]
         given |= dict(zip(parm.component_names(), map(_number, defaults)))
     given |= {parms.CACHE: str(folder), parms.START: 1, parms.END: 6, parms.OVERRIDES: 0}
-    given |= {parms.FRAME: lambda frame: frame} | values
+    if parms.FRAME in given:
+        given[parms.FRAME] = lambda frame: frame
+    given |= values
     node = hou.SopNode(kind, types()[kind].operator, given, _cooker(types()[kind]))
     for index, one in enumerate(inputs):
         node.setInput(index, one)

@@ -355,3 +355,16 @@ def test_points_of_the_first_input_are_moved(folder, tmp_path):
     node = solver(folder, tmp_path, giving(seeds(40)), **{parms.MOVE: 1})
     with pytest.raises(hou.OperationFailed, match="Move Points of First Input"):
         node.cook()
+
+
+def test_a_run_that_waits_for_inputs_keeps_no_other(folder, tmp_path):
+    """Only the cook of its own node brings them."""
+    moving = solver(folder, tmp_path, giving(lambda frame: seeds(71, float(frame))))
+    moving.cook()
+    still = solver(folder, tmp_path, giving(seeds(72)))
+    hou.setFrame(6)
+    still.cook()
+    moving.cook()
+    expected = run_alone(sparks(), {"seeds": lambda frame: seeds(71, float(frame))}, 6)[6]
+    here = by_id(shown(moving)["points"])
+    np.testing.assert_array_equal(here["position"], by_id(expected)["position"].astype(np.float32))

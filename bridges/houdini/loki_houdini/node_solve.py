@@ -28,6 +28,8 @@ POLL_SECONDS = 0.1
 ASK_SECONDS = 5.0  # without any event, after which the server is asked whether the run is there
 END_SECONDS = 60.0  # that a run which is cancelled may take to end
 LONGEST_NAME = 40
+#: A run that waits for the inputs of its next frame, until its node cooks, must not keep others.
+SERVER_OPTIONS = ("--runs-at-once", "64")
 SENT = "sent_inputs.jsonl"
 """The file beside a run's cache that says which animated inputs it was given."""
 
@@ -75,7 +77,12 @@ class Request:
         """Return a client of the server that is asked for."""
         if self.endpoint:
             return connect(self.endpoint, keys=self.keys or None, name="Houdini")
-        return connect(root=self.folder, command=self.command or None, name="Houdini")
+        return connect(
+            root=self.folder,
+            command=self.command or None,
+            server_options=SERVER_OPTIONS,
+            name="Houdini",
+        )
 
 
 def request_key(request: Request, given: Mapping[str, Any]) -> str:
@@ -109,6 +116,7 @@ class NodeSolve:
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
         self._void_from: int | None = None  # frames that a rewind has asked for anew
+        self._may_be_stopping = False  # since its last client had gone, just before we came
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
             self._keeper = FrameKeeper(request.folder / self.run_name, "all")
@@ -128,6 +136,8 @@ class NodeSolve:
         options: dict[str, Any] = dict(request.options)
         if not request.endpoint:
             options["results"] = "manifest"  # the frames are on a disk here
+        if any(one.is_animated for one in request.inputs.values()):
+            options["when_alone"] = "stop"  # nobody else has its inputs; it is taken up again
         return self.client.submit(
             request.scene,
             {**given, **self._functions()},
@@ -145,6 +155,7 @@ class NodeSolve:
         run = self.client.attach(
             self.run_name, after=after if after >= first else None, inputs=self._functions()
         )
+        self._may_be_stopping = run.state not in ENDED
         if run.state in ENDED:
             self._told_last = last
             if after < last:
@@ -262,7 +273,10 @@ class NodeSolve:
 
     def _end(self, content: Mapping[str, Any]) -> None:
         state, (first, last) = content["state"], self.request.frames
-        if state not in ("finished", "cancelled"):
+        if state == "stopped" and self._may_be_stopping:
+            self._may_be_stopping = False
+            self.run.resume(frames=f"{first}-{last}")
+        elif state not in ("finished", "cancelled"):
             message = content.get("message") or self.run.message or f"the run was {state}"
             self._failure = RunFailed(message)
         elif self._failure is None and (state == "cancelled" or self._told_last < last):
