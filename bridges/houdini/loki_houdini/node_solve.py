@@ -116,7 +116,6 @@ class NodeSolve:
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
         self._void_from: int | None = None  # frames that a rewind has asked for anew
-        self._may_be_stopping = False  # since its last client had gone, just before we came
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
             self._keeper = FrameKeeper(request.folder / self.run_name, "all")
@@ -136,8 +135,6 @@ class NodeSolve:
         options: dict[str, Any] = dict(request.options)
         if not request.endpoint:
             options["results"] = "manifest"  # the frames are on a disk here
-        if any(one.is_animated for one in request.inputs.values()):
-            options["when_alone"] = "stop"  # nobody else has its inputs; it is taken up again
         return self.client.submit(
             request.scene,
             {**given, **self._functions()},
@@ -155,7 +152,6 @@ class NodeSolve:
         run = self.client.attach(
             self.run_name, after=after if after >= first else None, inputs=self._functions()
         )
-        self._may_be_stopping = run.state not in ENDED
         if run.state in ENDED:
             self._told_last = last
             if after < last:
@@ -273,10 +269,7 @@ class NodeSolve:
 
     def _end(self, content: Mapping[str, Any]) -> None:
         state, (first, last) = content["state"], self.request.frames
-        if state == "stopped" and self._may_be_stopping:
-            self._may_be_stopping = False
-            self.run.resume(frames=f"{first}-{last}")
-        elif state not in ("finished", "cancelled"):
+        if state not in ("finished", "cancelled"):
             message = content.get("message") or self.run.message or f"the run was {state}"
             self._failure = RunFailed(message)
         elif self._failure is None and (state == "cancelled" or self._told_last < last):
