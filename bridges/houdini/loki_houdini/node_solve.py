@@ -268,6 +268,8 @@ class NodeSolve:
         return self._void_from is not None and frame >= self._void_from
 
     def _end(self, content: Mapping[str, Any]) -> None:
+        if self._void_from is not None:
+            return  # that of before the rewind, which goes on by itself
         state, (first, last) = content["state"], self.request.frames
         if state not in ("finished", "cancelled"):
             message = content.get("message") or self.run.message or f"the run was {state}"
