@@ -4,8 +4,7 @@
     real numbers       become float32
     other components   become one scalar grid each
 
-With `openvdb` a vector is one grid. `tinyvdb` knows scalar float32 grids only, so with it a vector
-is three, `velocity.x` to `velocity.z`, which Blender takes as one.
+Without `openvdb` whole numbers become float32 too.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def sequence_files(folder: Path, stem: str) -> list[Path]:
 
 def grids_of(voxels: Voxels) -> Grids:
     """Return the channels of `voxels` as grids that the VDB module at hand can write."""
-    scalars_only = find_openvdb() is None
+    floats_only = find_openvdb() is None
     ready = Voxels(
         voxels.coords,
         voxels.voxel_size,
@@ -60,11 +59,11 @@ def grids_of(voxels: Voxels) -> Grids:
     )
     for name, channel in voxels.channels.items():
         values = centred_values(voxels, name) if channel.location == "face" else channel.values
-        values = np.require(_narrowed(values, floats_only=scalars_only), requirements="W")
+        values = np.require(_narrowed(values, floats_only=floats_only), requirements="W")
         components = values.shape[1]
         # one number cannot be what a vector is outside the blocks, unless it is 0
         background = channel.background if components == 1 else 0.0
-        if components == 1 or (components == 3 and values.dtype != np.int64 and not scalars_only):
+        if components == 1 or (components == 3 and values.dtype != np.int64):
             ready.set_channel(name, values, background=background)
         else:
             endings = "xyz" if components == 3 else map(str, range(components))

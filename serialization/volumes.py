@@ -5,9 +5,9 @@ A block of 8 x 8 x 8 voxels is a VDB leaf. A VDB grid's index (i, j, k) is the c
 the lower face along axis a, as ours does. Voxels equal to the background are not active.
 
 `openvdb` has no package of its own; the `bpy` wheel carries one, which works without Blender.
-tinyvdb knows scalar float32 grids and nothing else. Grids of float32 are written here, straight
-from blocks (`vdb_tree`): ten times as fast as through either module, in larger files. Others need
-openvdb.
+tinyvdb reads scalar float32 grids and nothing else. Grids of float32, scalars and vectors, are
+written here, straight from blocks (`vdb_tree`): ten times as fast as through either module, in
+larger files. Others need openvdb.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def write_vdb(
             )
     openvdb = find_openvdb()
     if openvdb is None:
-        _refuse_what_tinyvdb_cannot_read(voxels)
+        _refuse_other_numbers(voxels)
     with replacing(Path(path)) as temporary:
         if openvdb is None or all(one.values.dtype == FLOAT for one in voxels.channels.values()):
             with temporary.open("xb") as file:
@@ -262,13 +262,13 @@ def _select(found: list[str], names: Sequence[str] | None, path: Path) -> list[s
 _TYPE, _VECTOR_TYPE = "Tree_float_5_4_3", "Tree_vec3s_5_4_3"
 
 
-def _refuse_what_tinyvdb_cannot_read(voxels: Voxels) -> None:
-    """Raise InputError for what could not be read again here."""
+def _refuse_other_numbers(voxels: Voxels) -> None:
+    """Raise InputError for what is not written here."""
     for name, channel in voxels.channels.items():
-        if channel.components != 1 or channel.values.dtype != FLOAT:
+        if channel.values.dtype != FLOAT:
             raise InputError(
-                f'channel "{name}" is {channel.values.dtype} with {channel.components} components; '
-                f"the tinyvdb module knows scalar float32 grids only: convert it, or {INSTALL}"
+                f'channel "{name}" is {channel.values.dtype}; without openvdb grids of float32 are '
+                f"written: convert it, or {INSTALL}"
             )
 
 
@@ -329,7 +329,7 @@ def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[_Grid]:
         if source.type_name != _TYPE:
             raise FormatError(
                 f'{path}: grid "{name}" is of type {source.type_name}; the tinyvdb module reads '
-                f"scalar float grids only: {INSTALL}"
+                f"scalar float grids only: name those that you need, or {INSTALL}"
             )
         grids.append(_from_tinyvdb(source, name, path))
     return grids

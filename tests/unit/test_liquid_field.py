@@ -48,11 +48,12 @@ def test_the_density_is_all_of_the_volume(size):
 def test_a_field_passes_through_vdb(tmp_path):
     voxels = still(pool()).outputs()["Field"]
     grids_of(voxels).write(tmp_path / "field.vdb")
-    names = ["density", "velocity" if find_openvdb() is not None else "velocity.y"]
+    names = ["density", "velocity"] if find_openvdb() is not None else ["density"]
     found = read_vdb(tmp_path / "field.vdb", names=names)
     assert found.channel("density").values.sum() * H**3 == pytest.approx(0.5, rel=1e-5)
     assert found.voxel_size == pytest.approx(H)
-    assert found.channel(names[1]).values.max() == pytest.approx(2.0 if "." in names[1] else 3.0)
+    if "velocity" in names:
+        assert found.channel("velocity").values.max() == pytest.approx(3.0)
 
 
 def test_a_liquid_without_particles_has_no_field():

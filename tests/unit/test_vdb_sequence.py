@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loki_core.data.voxels import Voxels
-from loki_core.errors import DiskFullError
+from loki_core.errors import DiskFullError, FormatError
 from serialization import vdb_sequence, volumes
 from serialization.vdb_check import check_whole
 from serialization.vdb_sequence import (
@@ -22,14 +22,14 @@ from serialization.volumes import find_openvdb, read_vdb
 
 
 @pytest.fixture
-def scalars_only(monkeypatch):
+def floats_only(monkeypatch):
     """As on a machine without openvdb."""
     for module in (volumes, vdb_sequence):
         monkeypatch.setattr(module, "find_openvdb", lambda: None)
 
 
 @pytest.fixture
-def vectors_too(monkeypatch):
+def all_numbers(monkeypatch):
     """As on a machine with openvdb; nothing is written there."""
     monkeypatch.setattr(vdb_sequence, "find_openvdb", lambda: volumes)
 
@@ -106,7 +106,7 @@ def mixed() -> Voxels:
     return voxels
 
 
-def test_with_openvdb_a_vector_is_one_grid(vectors_too):
+def test_grids_have_the_numbers_of_their_channels(all_numbers):
     grids = grids_of(mixed())
     kinds = {n: (c.values.dtype.name, c.components) for n, c in grids.voxels.channels.items()}
     assert kinds == {
@@ -127,15 +127,17 @@ def test_with_openvdb_a_vector_is_one_grid(vectors_too):
     assert grids.voxels.channel("velocity").location == "cell"
 
 
-def test_without_openvdb_a_vector_is_three_grids(scalars_only, tmp_path):
+def test_without_openvdb_all_numbers_are_float32(floats_only, tmp_path):
     grids = grids_of(mixed())
+    kinds = {n: (c.values.dtype.name, c.components) for n, c in grids.voxels.channels.items()}
+    scalars = ["density", "temperature", "distance", "mask", "pair.0", "pair.1"]
+    expected = dict.fromkeys(scalars, 1) | {"velocity": 3, "cell": 3}
+    assert kinds == {name: ("float32", components) for name, components in expected.items()}
     grids.write(tmp_path / "mixed.vdb")
-    found = read_vdb(tmp_path / "mixed.vdb")
-    assert set(found.channels) == {
-        *("density", "mask", "velocity.x", "velocity.y", "velocity.z", "temperature"),
-        *("pair.0", "pair.1", "cell.x", "cell.y", "cell.z", "distance"),
-    }
+    found = read_vdb(tmp_path / "mixed.vdb", names=scalars)
     assert found.channel("temperature").background == 300.0
+    with pytest.raises(FormatError, match=r'"velocity" is of type .* name those that you need'):
+        read_vdb(tmp_path / "mixed.vdb")
 
 
 @pytest.mark.skipif(find_openvdb() is None, reason="openvdb comes with Blender's Python")

@@ -116,14 +116,27 @@ def test_channels_that_vdb_does_not_have_are_named(tmp_path, module):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_openvdb_a_vector_grid_says_what_to_install(tmp_path, monkeypatch):
-    pytest.importorskip("tinyvdb")
+def test_without_openvdb_other_numbers_say_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(volumes, "find_openvdb", lambda: None)
     voxels = Voxels([[0, 0, 0]], 0.1)
-    voxels.set_channel("velocity", np.ones((1, 3, 8, 8, 8), np.float32), location="face")
-    with pytest.raises(InputError, match=r"install openvdb"):
-        write_vdb(tmp_path / "wind.vdb", voxels)
+    voxels.set_channel("count", np.ones((1, 8, 8, 8), np.int32))
+    with pytest.raises(InputError, match=r'channel "count" is int32; .* install openvdb'):
+        write_vdb(tmp_path / "a.vdb", voxels)
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_openvdb
+@pytest.mark.parametrize("location", ["cell", "face"])
+def test_a_vector_that_is_written_without_openvdb_is_read_with_it(tmp_path, monkeypatch, location):
+    voxels = Voxels([[0, 0, 0], [-3, 2, 7]], 0.25, origin=(0.1, 0.2, 0.3))
+    velocity = np.random.default_rng(5).normal(size=(2, 3, 8, 8, 8)).astype(np.float32)
+    voxels.set_channel("velocity", velocity, location=location)
+    with monkeypatch.context() as patch:
+        patch.setattr(volumes, "find_openvdb", lambda: None)
+        write_vdb(tmp_path / "wind.vdb", voxels)
+    again = read_vdb(tmp_path / "wind.vdb")
+    assert_same(again, voxels, "velocity")
+    assert again.channel("velocity").location == location
 
 
 @needs_openvdb
