@@ -116,6 +116,8 @@ def selected(geometry: Geometry, chosen: Array, points: Array | None = None) -> 
             result.volumes[new] = geometry.volumes[old]
         if old in geometry.packed:
             result.packed[new] = geometry.packed[old]
+        if old in geometry.vdbs:
+            result.vdbs[new] = geometry.vdbs[old]
     return result
 
 
@@ -146,6 +148,7 @@ def concatenated(parts: Sequence[Geometry]) -> Geometry:
         first = int(starts["primitive"][n])
         result.volumes |= {first + number: one for number, one in part.volumes.items()}
         result.packed |= {first + number: one for number, one in part.packed.items()}
+        result.vdbs |= {first + number: one for number, one in part.vdbs.items()}
         result.remarks += part.remarks
     return result
 

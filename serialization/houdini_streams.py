@@ -36,12 +36,13 @@ from serialization.houdini_geometry import (
     POLYGON,
     POLYLINE,
     TETRAHEDRON,
+    VDB,
     VOLUME,
     Attribute,
     Geometry,
 )
 from serialization.houdini_packed import unpacked
-from serialization.houdini_voxels import geometry_of_voxels, voxels_of
+from serialization.houdini_voxels import geometry_of_voxels, voxels_of, voxels_of_vdbs
 
 Array = npt.NDArray[Any]
 
@@ -85,10 +86,14 @@ def streams_of(geometry: Geometry) -> dict[str, Any]:
         found[type_name] = _mesh(geometry, type_name, geometry.kinds <= POLYLINE, record)
         return found
     loose = np.ones(geometry.point_count, bool)
+    not_of_fields = loose.copy()
     for number, is_used in _used_points(geometry):
         loose &= ~is_used
-        if number == VOLUME:
-            found["voxels"] = voxels_of(geometry)
+        if number in (VOLUME, VDB):
+            not_of_fields &= ~is_used
+            field = voxels_of(geometry) if number == VOLUME else voxels_of_vdbs(geometry)
+            if field is not None:
+                found["voxels"] = field
     for kind in present:
         chosen = geometry.kinds == kind
         is_whole = len(present) == 1 and chosen.all() and kind != POLYLINE
@@ -96,8 +101,9 @@ def streams_of(geometry: Geometry) -> dict[str, Any]:
         if is_whole:
             loose[:] = False
     if not found or loose.any():
-        found["points"] = _points(geometry, loose if found else None, record)
-    return {name: stream for name, stream in found.items() if stream is not None}
+        chosen = loose if found else not_of_fields
+        found["points"] = _points(geometry, None if chosen.all() else chosen, record)
+    return found
 
 
 def stream_of(geometry: Geometry, kind: str = "any", *, label: str = "input") -> Any:
@@ -124,6 +130,8 @@ def stream_of(geometry: Geometry, kind: str = "any", *, label: str = "input") ->
                 f"{label} holds {', '.join(shapes)}: split it, or say in the graph which type the "
                 "input expects"
             )
+        if not shapes and found["points"].point_count == 0 and len(geometry.kinds):
+            raise InputError(f"{label} holds nothing that is carried: {geometry.remarks}")
         return found[shapes[0]] if shapes else found["points"]
     if kind not in found:
         raise InputError(f"{label} holds {', '.join(found)}; expected {kind}")

@@ -1,8 +1,8 @@
-"""Volume primitives of Houdini and Loki's voxels, each from the other.
+"""Volume primitives and VDBs of Houdini, and Loki's voxels, each from the other.
 
 Voxels have a channel for each volume by its attribute `name`; three volumes `vel.x`, `vel.y` and
 `vel.z` are one channel, "velocity". All must lie on one lattice of cubes along the axes. Dense
-boxes serve small fields; large ones go through VDB files.
+boxes serve small fields; large ones go through VDBs.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.data.voxels import Voxels
-from serialization.houdini_geometry import VOLUME, Attribute, Geometry
+from serialization.houdini_geometry import VDB, VOLUME, Attribute, Geometry
 from serialization.houdini_volume import VolumePrimitive
+from serialization.vdb_grid import Grid, joined
 
 Array = npt.NDArray[Any]
 
@@ -49,16 +50,47 @@ def voxels_of(geometry: Geometry) -> Voxels | None:
             scalars[name] = volume
     if lattice is None:
         return None
-    fields = {}
-    for name, volume in scalars.items():
-        stem, dot, axis = name.rpartition(".")
-        parts = [scalars.get(f"{stem}.{one}") for one in AXES]
-        if dot and axis in AXES and all(part is not None for part in parts):
-            channel = CHANNEL_OF.get(stem, stem)
-            fields[channel] = np.stack([part.values for part in parts if part is not None])
+    fields = {name: volume.values[np.newaxis] for name, volume in scalars.items()}
+    return _as_channels(Voxels.from_dense(fields, lattice[:3], float(lattice[3])))
+
+
+def voxels_of_vdbs(geometry: Geometry) -> Voxels | None:
+    """Return the VDBs of a geometry that lie on the lattice of the first; None without any."""
+    grids: list[Grid] = []
+    for _, grid in sorted(geometry.vdbs.items()):
+        if geometry.volumes:
+            geometry.remarks.append(f'not carried: VDB "{grid.name}", beside volumes: split them')
+        elif grid.name in [one.name for one in grids] or not (
+            not grids or grid.is_on_lattice_of(grids[0], tolerance=TOLERANCE)
+        ):
+            geometry.remarks.append(
+                f'not carried: VDB "{grid.name}", which is there twice or lies on another lattice'
+            )
         else:
-            fields[CHANNEL_OF.get(name, name)] = volume.values[np.newaxis]
-    return Voxels.from_dense(fields, lattice[:3], float(lattice[3]))
+            grids.append(grid)
+    unread = int((geometry.kinds == VDB).sum()) - len(geometry.vdbs)
+    if unread:
+        geometry.remarks.append(
+            f"not carried: {unread} VDBs, which files of geometry do not give: use .vdb files"
+        )
+    return _as_channels(joined(grids)) if grids else None
+
+
+def _as_channels(voxels: Voxels) -> Voxels:
+    """Return voxels with Loki's names of channels, and vectors where there were x, y and z."""
+    found = voxels.channels
+    voxels.channels = {}
+    for name, channel in found.items():
+        stem, dot, axis = name.rpartition(".")
+        parts = [found[f"{stem}.{one}"] for one in AXES if f"{stem}.{one}" in found]
+        alike = len({(one.components, one.background) for one in parts}) == 1
+        if not (dot and axis in AXES and len(parts) == 3 and alike and channel.components == 1):
+            voxels.channels[CHANNEL_OF.get(name, name)] = channel
+        elif axis == "x":
+            values = np.concatenate([one.values for one in parts], axis=1)
+            together = CHANNEL_OF.get(stem, stem)
+            voxels.set_channel(together, values, background=channel.background)
+    return voxels
 
 
 def _is_same(

@@ -28,9 +28,9 @@ from loki_core.data.voxels import VoxelChannel, Voxels
 from loki_core.errors import FormatError, InputError, did_you_mean
 from serialization.atomic_file import replacing
 from serialization.vdb_check import check_whole
+from serialization.vdb_grid import LEAF, Grid, blocks_of, joined
 from serialization.vdb_tree import ACTIVE_ONLY, FLOAT, tree_parts
 
-LEAF = 8
 PIECE = 128  # voxels along each axis that are read at a time while looking for blocks
 MAX_SCAN = 1 << 36  # voxels in the box of a grid; more than any machine can read
 CLASSES = ("unknown", "level set", "fog volume", "staggered")
@@ -96,6 +96,22 @@ def write_vdb(
 
 def read_vdb(path: str | Path, *, names: Sequence[str] | None = None) -> Voxels:
     """Return the grids of a file, or those in `names`, as channels; they share one transform."""
+    grids = read_grids(path, names=names)
+    first = grids[0]
+    for grid in grids:
+        if not grid.is_on_lattice_of(first):
+            raise FormatError(
+                f'{path}: grids "{first.name}" and "{grid.name}" have different transforms; read '
+                "them one by one, by names=[...]"
+            )
+    try:
+        return joined(grids)
+    except InputError as error:
+        raise FormatError(f"{path}: {error}") from error
+
+
+def read_grids(path: str | Path, *, names: Sequence[str] | None = None) -> list[Grid]:
+    """Return the grids of a file, or those in `names`."""
     path = Path(path)
     if not path.is_file():
         raise FormatError(f"{path} is not there or is no file")
@@ -108,43 +124,7 @@ def read_vdb(path: str | Path, *, names: Sequence[str] | None = None) -> Voxels:
     grids = _read_tinyvdb(path, names) if openvdb is None else _read_openvdb(openvdb, path, names)
     if not grids:
         raise FormatError(f"{path} holds no grid")
-    return _voxels_of(grids, path)
-
-
-class _Grid:
-    """A grid as it was read: blocks by coordinate, before channels share their blocks."""
-
-    def __init__(
-        self, name: str, voxel_size: float, centre: Sequence[float], background: float
-    ) -> None:
-        self.name, self.voxel_size, self.background = name, voxel_size, background
-        self.origin = np.array(centre, np.float64) - 0.5 * voxel_size
-        self.coords: npt.NDArray[np.int32] = np.empty((0, 3), np.int32)
-        self.values: npt.NDArray[Any] = np.empty((0, 1, LEAF, LEAF, LEAF), np.float32)
-        self.location = "cell"
-
-
-def _voxels_of(grids: list[_Grid], path: Path) -> Voxels:
-    first = grids[0]
-    for grid in grids:
-        near = np.allclose(grid.origin, first.origin, rtol=0.0, atol=1e-6 * first.voxel_size)
-        if not near or abs(grid.voxel_size - first.voxel_size) > 1e-9 * first.voxel_size:
-            raise FormatError(
-                f'{path}: grids "{first.name}" and "{grid.name}" have different transforms; read '
-                "them one by one, by names=[...]"
-            )
-    coords = np.unique(np.concatenate([grid.coords for grid in grids]), axis=0)
-    try:
-        voxels = Voxels(coords, first.voxel_size, origin=first.origin)
-    except InputError as error:
-        raise FormatError(f"{path}: {error}") from error
-    rows = {tuple(coord): row for row, coord in enumerate(coords.tolist())}
-    for grid in grids:
-        shape = (len(coords), *grid.values.shape[1:])
-        values = np.full(shape, grid.background, grid.values.dtype)
-        values[[rows[tuple(coord)] for coord in grid.coords.tolist()]] = grid.values
-        voxels.set_channel(grid.name, values, location=grid.location, background=grid.background)
-    return voxels
+    return grids
 
 
 def _chosen_classes(voxels: Voxels, classes: Mapping[str, str]) -> dict[str, str]:
@@ -180,7 +160,7 @@ def _openvdb_grid(openvdb: Any, voxels: Voxels, name: str, kind: str) -> Any:
     return grid
 
 
-def _read_openvdb(openvdb: Any, path: Path, names: Sequence[str] | None) -> list[_Grid]:
+def _read_openvdb(openvdb: Any, path: Path, names: Sequence[str] | None) -> list[Grid]:
     try:
         found = {grid.name: grid for grid in openvdb.readAllGridMetadata(str(path))}
         chosen = _select(list(found), names, path)
@@ -189,7 +169,7 @@ def _read_openvdb(openvdb: Any, path: Path, names: Sequence[str] | None) -> list
         raise FormatError(f"{path} cannot be read as VDB: {error}") from error
 
 
-def _from_openvdb(source: Any, path: Path) -> _Grid:
+def _from_openvdb(source: Any, path: Path) -> Grid:
     if source.valueTypeName not in _DTYPES:
         raise FormatError(f'{path}: grid "{source.name}" is of {source.valueTypeName}')
     size = source.transform.voxelSize()
@@ -207,7 +187,7 @@ def _from_openvdb(source: Any, path: Path) -> _Grid:
     background = source.background
     if vector and len(set(background)) != 1:
         raise FormatError(f'{path}: grid "{source.name}" has the background {background}')
-    grid = _Grid(
+    grid = Grid(
         source.name,
         float(size[0]),
         transform.indexToWorld((0, 0, 0)),
@@ -241,12 +221,9 @@ def _scan_blocks(
         piece = np.empty((*shape, 3) if vector else tuple(shape), dtype)
         source.copyToArray(piece, ijk=tuple((lower + corner).tolist()))
         piece = piece.reshape(*shape, components)
-        b = [n // LEAF for n in shape]
-        blocks = piece.reshape(b[0], LEAF, b[1], LEAF, b[2], LEAF, components)
-        blocks = blocks.transpose(0, 2, 4, 6, 1, 3, 5)
-        occupied = (blocks != background.reshape(-1)[0]).any(axis=(3, 4, 5, 6))
-        coords.append(((lower + corner) // LEAF + np.argwhere(occupied)).astype(np.int32))
-        values.append(blocks[occupied])
+        found, held = blocks_of(piece, lower + corner, background.reshape(-1)[0])
+        coords.append(found)
+        values.append(held)
     return np.concatenate(coords), np.concatenate(values)
 
 
@@ -314,7 +291,7 @@ def _text(text: str) -> bytes:
 # -- tinyvdb -----------------------------------------------------------------------------------
 
 
-def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[_Grid]:
+def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[Grid]:
     import tinyvdb
 
     try:
@@ -335,7 +312,7 @@ def _read_tinyvdb(path: Path, names: Sequence[str] | None) -> list[_Grid]:
     return grids
 
 
-def _from_tinyvdb(source: Any, name: str, path: Path) -> _Grid:
+def _from_tinyvdb(source: Any, name: str, path: Path) -> Grid:
     transform = source.transform
     scale = transform["scale"]
     known = transform["type"] in ("uniform_scale_translate", "uniform_scale")
@@ -352,7 +329,7 @@ def _from_tinyvdb(source: Any, name: str, path: Path) -> _Grid:
             f'{path}: grid "{name}" has {claimed} active voxels, of which tinyvdb reads '
             f"{len(coords)}, since the others are in tiles: {INSTALL}"
         )
-    grid = _Grid(name, float(scale[0]), transform["translation"], float(source.float_background()))
+    grid = Grid(name, float(scale[0]), transform["translation"], float(source.float_background()))
     grid.location = "face" if source.metadata.get("class") == "staggered" else "cell"
     if len(coords):
         grid.coords, inverse = np.unique(coords >> 3, axis=0, return_inverse=True)

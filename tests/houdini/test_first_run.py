@@ -16,10 +16,11 @@ import pytest
 
 from bridges.houdini import first_run
 from bridges.houdini import run_parms as parms
-from bridges.houdini.loki_houdini import contract_streams, first_run_checks
-from bridges.houdini.loki_houdini.first_run_checks import CheckFailed, NotPossible, Place
+from bridges.houdini.loki_houdini import contract_streams, first_run_check, first_run_checks
+from bridges.houdini.loki_houdini.first_run_check import CheckFailed, NotPossible, Place
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
+from loki_core.errors import LokiError
 from serialization.houdini_files import read_geometry, write_geometry
 from serialization.houdini_volume import VolumePrimitive
 from serialization.houdini_voxels import geometry_of_voxels
@@ -27,8 +28,8 @@ from tests.houdini.nodes import loki
 from tests.houdini.nodes import types as node_types
 
 REAL = (
-    "Houdini and its licence", "node ", "files of ", "winding", "packed", "vol", "voxels",
-    "a template", "the panel",
+    "Houdini and its licence", "node ", "files of ", "winding", "packed", "vol", "voxels of",
+    "vectors", "a template", "the panel",
 )  # fmt: skip
 
 
@@ -114,14 +115,14 @@ def test_wtloki_that_is_missing_or_another_is_told(place, monkeypatch):
     place.command = (sys.executable,)
     with pytest.raises(CheckFailed, match="and here is Loki"):
         ask("wtloki starts from Houdini", place)
-    monkeypatch.setattr(first_run_checks, "wtloki_command", lambda: place_error())
+    monkeypatch.setattr(first_run_check, "wtloki_command", lambda: place_error())
     place.command = ()
     with pytest.raises(NotPossible, match="not found"):
         ask("wtloki starts from Houdini", place)
 
 
 def place_error():
-    raise first_run_checks.LokiError("wtloki was not found")
+    raise LokiError("wtloki was not found")
 
 
 def test_faces_that_look_inwards_are_found():
@@ -199,6 +200,15 @@ def test_voxels_are_compared(place, monkeypatch):
     monkeypatch.setattr(Volume, "allVoxelsAsString", in_another_order)
     with pytest.raises(CheckFailed, match="are others in Houdini"):
         ask("voxels of a volume", place)
+
+
+def test_a_vdb_in_another_order_is_found(place, monkeypatch):
+    assert ask("voxels as a VDB", place) == "3150 voxels both ways"
+    ordered = hou.VDB._range
+    turned = lambda self, range: ordered(self, range)[::-1]  # noqa: E731
+    monkeypatch.setattr(hou.VDB, "_range", turned)
+    with pytest.raises(CheckFailed, match="are others in Loki"):
+        ask("voxels as a VDB", place)
 
 
 def told_parm(declared, default):

@@ -31,10 +31,10 @@ from serialization.houdini_geometry import (
     Attribute,
     Geometry,
     PackedPrimitive,
-    geometry_of_document,
 )
 from serialization.houdini_json import MAGIC, decode, encode_binary
 from serialization.houdini_packed import selected
+from serialization.houdini_reader import geometry_of_document
 from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
 from tests.host_contract import TYPES, assert_same, dressed
 
@@ -200,6 +200,18 @@ def test_volumes_are_voxels():
     np.testing.assert_allclose(again.bounds(), smoke.bounds(), rtol=1e-6)
     for name in dense:
         np.testing.assert_array_equal(again.to_dense(name), smoke.to_dense(name).astype(np.float32))
+
+
+def test_vdbs_of_a_file_are_left_out_and_told():
+    vdb = [["type", "VDB"], ["vertex", 0, "vdb", [0, "BDV "], "vdbvis", {}]]
+    corner = [["type", "PolygonCurve"], ["vertex", [1, 2]]]
+    alone = geometry(1, [placed(np.eye(1, 3))], [0], [vdb], count=1)
+    told = "not carried: 1 VDBs, which files of geometry do not give: use .vdb files"
+    with pytest.raises(InputError, match=rf"input holds nothing that is carried: .*{told}"):
+        stream_of(alone)
+    beside = geometry(3, [placed(np.eye(3))], [0, 1, 2], [vdb, corner], count=2)
+    assert stream_of(beside).point_count == 2
+    assert beside.remarks == [told]
 
 
 def test_a_mixture_is_split_by_type():

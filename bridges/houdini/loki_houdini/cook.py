@@ -21,12 +21,13 @@ from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, LokiError, did_you_mean
 from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute
-from serialization.houdini_streams import geometry_of, stream_of
+from serialization.houdini_streams import geometry_of
 
 from . import node_outputs, patterns
-from .geometry_streams import move_points, write_streams
+from .geometry_streams import move_points, read_stream, write_streams
 from .node_request import MARK, number, request_of, text, whole
 from .node_solve import NodeSolve, Request, place_of, request_key
+from .vdb_primitives import add_vdbs
 
 _solves: dict[int, NodeSolve] = {}
 """Runs that nodes show, by the number that Houdini gives a node for the session."""
@@ -60,9 +61,9 @@ def cook_host_to_loki(node: hou.SopNode) -> None:
         source = node.inputGeometry(0)
         if source is None:
             raise InputError("there is no geometry to convert: connect the first input")
-        found = node_outputs.chosen(read_bytes(source.data()), text(node, parms.GROUP))
-        stream = stream_of(found, text(node, parms.KIND, "any"), label="the input")
-        for remark in found.remarks:
+        kind, group = text(node, parms.KIND, "any"), text(node, parms.GROUP)
+        stream, remarks = read_stream(source, kind, "the input", group=group)
+        for remark in remarks:
             node.addMessage(remark)
         for severity, message in stream.check("the input"):
             if severity == "error":
@@ -196,7 +197,7 @@ def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None
         fields = {}
     for remark in write_streams(geometry, streams):
         node.addMessage(remark)
-    node_outputs.add_vdbs(geometry, fields)
+    add_vdbs(geometry, fields)
 
 
 def _computed(node: hou.SopNode, request: Request, frame: int) -> NodeSolve:

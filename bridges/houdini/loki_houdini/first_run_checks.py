@@ -10,8 +10,7 @@ import functools
 import importlib.util
 import math
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,114 +22,45 @@ from bridges.houdini import run_parms as parms
 from bridges.houdini.dialog_script import TEXTS, Expression, Parm
 from bridges.houdini.hda_directory import write
 from bridges.houdini.node_types import TEMPLATE_PREFIX, NodeType, node_types
-from bridges.live.client import Client
-from bridges.live.local_server import discovered, wtloki_command
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
-from loki_core.errors import LokiError
 from serialization.digest import digest
 from serialization.frame_cache import FrameCacheReader
 from serialization.houdini_files import read_bytes, read_geometry, write_geometry
 from serialization.houdini_streams import geometry_of, stream_of
-from serialization.volumes import write_vdb
 
 from . import contract_streams as contract
-from . import cook
-from .geometry_streams import move_points, read_stream, write_streams
+from .first_run_check import (
+    TOLERANCE,
+    Check,
+    CheckFailed,
+    NotPossible,
+    Place,
+    cooked,
+    demand,
+    has,
+    made,
+    made_sop,
+    taken,
+)
+from .first_run_fields import scalar_vdb, vector_vdb, volume_node, volume_values
+from .geometry_streams import move_points, write_streams
 
 EARLIEST = (20, 5)
 FRAMES = 3
 FILES = (".bgeo", ".geo", ".bgeo.gz", ".bgeo.sc")
-TOLERANCE = 1e-5  # of lengths that went through single precision [m]
-MOST_TOLD = 20
-
-
-class CheckFailed(Exception):
-    """It is not as it should be; the message says what."""
-
-    result = "fail"
-
-
-class NotPossible(Exception):
-    """Something that the check needs is not here; the message says what."""
-
-    result = "not possible here"
-
-
-@dataclass
-class Place:
-    """Where checks work, and with what.
-
-    Attributes:
-        folder: That is theirs, and is removed.
-        template: Which is simulated.
-        command: How `wtloki` is called; none finds it.
-    """
-
-    folder: Path
-    template: str = "fountain"
-    command: tuple[str, ...] = ()
-    nodes: list[hou.Node] = field(default_factory=list[hou.Node])
-
-    def wtloki(self) -> list[str]:
-        """Return how `wtloki` is called.
-
-        Raises:
-            NotPossible: It was not found.
-        """
-        try:
-            return list(self.command) or wtloki_command()
-        except LokiError as error:
-            raise NotPossible(str(error)) from error
-
-    @property
-    def runs(self) -> Path:
-        """The folder of what nodes simulate."""
-        return self.folder / "runs"
-
-    def close(self) -> str:
-        """Remove nodes, and end the server that a node has started; returns what there was."""
-        cook.forget_all()
-        count = len(self.nodes)
-        while self.nodes:
-            self.nodes.pop().destroy()
-        found = discovered(self.runs)
-        if found is not None:
-            with Client(found["endpoint"]) as client:
-                client.stop_server()
-        return f"{count} networks and {'no' if found is None else 'one'} server"
-
-
-@dataclass(frozen=True)
-class Check:
-    """A question.
-
-    Attributes:
-        needs: What of `hou` it calls that a stand-in may lack.
-    """
-
-    name: str
-    ask: Callable[[Place], str]
-    needs: tuple[str, ...] = ()
-
-    def run(self, place: Place) -> str:
-        """Return what was seen; raises CheckFailed or NotPossible."""
-        lacking = [name for name in self.needs if not _has(name)]
-        if lacking:
-            raise NotPossible(f"this hou has no {', '.join(lacking)}")
-        return self.ask(place)
 
 
 def checks() -> Iterator[Check]:
     """Yield all, in the order in which they build on each other."""
     types = node_types()
-    made = ("node", "nodeType", "hda.installFile", "Node.createNode")
+    makes = ("node", "nodeType", "hda.installFile", "Node.createNode")
     yield Check("Houdini and its licence", _houdini, ("licenseCategory", "applicationVersion"))
     yield Check("libraries of Loki", _libraries)
     yield Check("wtloki starts from Houdini", _starts)
-    yield Check("node types are installed", functools.partial(_installed, types), made)
+    yield Check("node types are installed", functools.partial(_installed, types), makes)
     for one in types:
-        yield Check(f"node {one.operator}", functools.partial(_as_declared, one), made)
+        yield Check(f"node {one.operator}", functools.partial(_as_declared, one), makes)
     for name in contract.TYPES:
         yield Check(f"stream there and back: {name}", functools.partial(_there_and_back, name))
     yield Check("points are moved by attribute calls", _moved)
@@ -138,40 +68,26 @@ def checks() -> Iterator[Check]:
     for suffix in FILES:
         yield Check(f"files of Houdini: {suffix}", functools.partial(_theirs, suffix), saved)
         yield Check(f"files of Loki: {suffix}", functools.partial(_ours, suffix), saved)
-    yield Check("winding of a Box", _box, (*made, "Face", "Geometry.prims"))
-    yield Check("packed geometry", _packed, made)
+    yield Check("winding of a Box", _box, (*makes, "Face", "Geometry.prims"))
+    yield Check("packed geometry", _packed, makes)
     volumes = ("Volume", "BoundingBox", "Geometry.prims")
-    yield Check("volume of a Volume SOP", _volume_node, (*made, *volumes))
-    yield Check("voxels of a volume", _volume_values, (*volumes, "Geometry.createVolume"))
-    yield Check("voxels as a VDB", _vdb, ("VDB", "Geometry.prims"))
-    yield Check("a template is simulated", _template, made)
+    yield Check("volume of a Volume SOP", volume_node, (*makes, *volumes))
+    yield Check("voxels of a volume", volume_values, (*volumes, "Geometry.createVolume"))
+    vdbs = ("VDB", "BoundingBox", "Geometry.prims", "Geometry.loadFromFile")
+    yield Check("voxels as a VDB", scalar_vdb, vdbs)
+    yield Check("vectors as a VDB", vector_vdb, (*vdbs, "VDB.samplev"))
+    yield Check("a template is simulated", _template, makes)
     yield Check("the panel is known", _panel, ("pypanel.interfaceByName",))
 
 
 def versions() -> dict[str, str]:
     """Return what a report begins with."""
     return {
-        "houdini": hou.applicationVersionString() if _has("licenseCategory") else "a stand-in",
+        "houdini": hou.applicationVersionString() if has("licenseCategory") else "a stand-in",
         "hou": str(hou.__file__),
         "loki": loki_core.__version__,
         "numpy": np.__version__,
     }
-
-
-def _has(name: str) -> bool:
-    found: Any = hou
-    for part in name.split("."):
-        if not hasattr(found, part):
-            return False
-        found = getattr(found, part)
-    return True
-
-
-def _demand(problems: Sequence[str]) -> None:
-    if problems:
-        more = len(problems) - MOST_TOLD
-        tail = [f"and {more} more"] if more > 0 else []
-        raise CheckFailed("\n".join([*problems[:MOST_TOLD], *tail]))
 
 
 # -- what is installed ----------------------------------------------------------------------------
@@ -216,7 +132,7 @@ def _installed(types: Sequence[NodeType], place: Place) -> str:
             write(folder, one.asset())
             hou.hda.installFile(str(folder))
             installed += 1
-    _demand([f"{one.operator} is not known after it" for one in types if _type_of(one) is None])
+    demand([f"{one.operator} is not known after it" for one in types if _type_of(one) is None])
     return f"{len(types) - installed} were there, {installed} were installed for this run"
 
 
@@ -225,33 +141,8 @@ def _type_of(one: NodeType) -> hou.NodeType | None:
     return hou.nodeType(category, one.operator)
 
 
-def _made(place: Place, operator: str, table: str = "Sop") -> hou.Node:
-    """A node in a network of its own."""
-    scene = hou.node("/obj")
-    if scene is None:
-        raise CheckFailed("there is no /obj")
-    network = scene.createNode("dopnet" if table == "Dop" else "geo")
-    place.nodes.append(network)
-    return network.createNode(operator)
-
-
-def _made_sop(place: Place, operator: str, source: hou.SopNode | None = None) -> hou.SopNode:
-    """A SOP, beside the one that is its first input."""
-    if source is None:
-        node = _made(place, operator)
-    else:
-        parent = source.parent()
-        if parent is None:
-            raise CheckFailed(f"{source.name()} is in no network")
-        node = parent.createNode(operator)
-        node.setInput(0, source)
-    if not isinstance(node, hou.SopNode):
-        raise CheckFailed(f"{operator} is a {type(node).__name__}, not a SOP")
-    return node
-
-
 def _as_declared(one: NodeType, place: Place) -> str:
-    node = _made(place, one.operator, one.table)
+    node = made(place, one.operator, one.table)
     if not isinstance(node, hou.OpNode):
         raise CheckFailed(f"it is a {type(node).__name__}")
     problems: list[str] = []
@@ -265,7 +156,7 @@ def _as_declared(one: NodeType, place: Place) -> str:
     declared = list(one.dialog().parms())
     for parm in declared:
         problems += parm_problems(node, parm)
-    _demand(problems)
+    demand(problems)
     return f"{len(declared)} parms as declared"
 
 
@@ -313,22 +204,16 @@ def _value_problems(parm: hou.Parm, declared: Parm, default: str | Expression) -
 
 def _give(stream: Any) -> hou.Geometry:
     geometry = hou.Geometry()
-    _demand(write_streams(geometry, {"out": stream}, single=False))
+    demand(write_streams(geometry, {"out": stream}, single=False))
     return geometry
-
-
-def _take(geometry: hou.Geometry) -> Any:
-    stream, remarks = read_stream(geometry, "any", "input")
-    _demand(remarks)
-    return stream
 
 
 def _there_and_back(name: str, place: Place) -> str:
     if name in contract.SINGLE:
-        _demand(contract.changed_there_and_back(name, _give, _take))
+        demand(contract.changed_there_and_back(name, _give, taken))
     expected = contract.dressed(name)
-    again = _take(_give(contract.dressed(name)))
-    _demand(contract.differences(expected, contract.common(again, expected)))
+    again = taken(_give(contract.dressed(name)))
+    demand(contract.differences(expected, contract.common(again, expected)))
     return f"digest {digest(expected)}"
 
 
@@ -337,7 +222,7 @@ def _moved(place: Place) -> str:
     moved.positions = moved.positions + 1.0
     geometry = _give(contract.dressed("surface"))
     move_points(geometry, moved, single=False)
-    _demand(contract.differences(moved, contract.common(_take(geometry), moved)))
+    demand(contract.differences(moved, contract.common(taken(geometry), moved)))
     return f"{geometry.pointCount()} points"
 
 
@@ -354,7 +239,7 @@ def _theirs(suffix: str, place: Place) -> str:
         _give(expected).saveToFile(str(path))
         again = stream_of(read_geometry(path))
         found = contract.differences(expected, contract.common(again, expected))
-        _demand([f"{name}: {one}" for one in found])
+        demand([f"{name}: {one}" for one in found])
     return f"{len(contract.TYPES)} streams, written by Houdini and read by Loki"
 
 
@@ -365,23 +250,15 @@ def _ours(suffix: str, place: Place) -> str:
         write_geometry(path, geometry_of(expected))
         geometry = hou.Geometry()
         geometry.loadFromFile(str(path))
-        found = contract.differences(expected, contract.common(_take(geometry), expected))
-        _demand([f"{name}: {one}" for one in found])
+        found = contract.differences(expected, contract.common(taken(geometry), expected))
+        demand([f"{name}: {one}" for one in found])
     return f"{len(contract.TYPES)} streams, written by Loki and read by Houdini"
 
 
-def _cooked(node: hou.SopNode) -> hou.Geometry:
-    node.cook(force=True)
-    geometry = node.geometry()
-    if geometry is None:
-        raise CheckFailed(f"{node.name()} has no geometry")
-    return geometry
-
-
 def _box(place: Place) -> str:
-    geometry = _cooked(_made_sop(place, "box"))
-    surface = _take(geometry)
-    _demand(outside_problems(surface))
+    geometry = cooked(made_sop(place, "box"))
+    surface = taken(geometry)
+    demand(outside_problems(surface))
     normals = [prim.normal() for prim in geometry.prims() if isinstance(prim, hou.Face)]
     theirs = np.array([[normal[axis] for axis in range(3)] for normal in normals])
     ours = surface.area_vectors()
@@ -404,12 +281,12 @@ def outside_problems(surface: Any) -> list[str]:
 
 def _packed(place: Place) -> str:
     """What Loki makes of packed geometry is what an Unpack SOP makes of it."""
-    source = _made_sop(place, "box")
-    packed = _made_sop(place, "pack", source)
-    moved = _made_sop(place, "xform", packed)
+    source = made_sop(place, "box")
+    packed = made_sop(place, "pack", source)
+    moved = made_sop(place, "xform", packed)
     moved.setParms({"tx": 2.0, "ry": 30.0, "scale": 1.5})
-    theirs = _take(_cooked(_made_sop(place, "unpack", moved)))
-    ours = stream_of(read_bytes(_cooked(moved).data()))
+    theirs = taken(cooked(made_sop(place, "unpack", moved)))
+    ours = stream_of(read_bytes(cooked(moved).data()))
     if type(ours) is not type(theirs) or ours.positions.shape != theirs.positions.shape:
         raise CheckFailed(f"{type(ours).__name__} of {ours.point_count} points")
     farthest = float(np.abs(ours.positions - theirs.positions).max())
@@ -418,93 +295,13 @@ def _packed(place: Place) -> str:
     return f"{ours.point_count} points, at most {farthest} m from Houdini's"
 
 
-# -- volumes --------------------------------------------------------------------------------------
-
-
-def _volumes(geometry: hou.Geometry) -> list[hou.Volume]:
-    return [prim for prim in geometry.prims() if isinstance(prim, hou.Volume)]
-
-
-def _volume_node(place: Place) -> str:
-    node = _made_sop(place, "volume")
-    geometry = _cooked(node)
-    found = _volumes(geometry)
-    if not found:
-        raise CheckFailed("the Volume SOP made no volume")
-    voxels = _take(geometry)
-    if not isinstance(voxels, Voxels):
-        raise CheckFailed(f"it became {type(voxels).__name__}, not Voxels")
-    bounds, size = voxels.bounds(), voxels.voxel_size
-    centre = np.array([found[0].indexToPos((0, 0, 0))[axis] for axis in range(3)])
-    ours = centre - 0.5 * size  # its lower corner
-    inside = bool(np.all(ours >= bounds[0] - TOLERANCE) and np.all(ours < bounds[1]))
-    edge = [found[0].voxelSize()[axis] for axis in range(3)]
-    if not np.allclose(edge, size, atol=TOLERANCE):
-        raise CheckFailed(f"voxels of {edge} m became voxels of {size} m")
-    offset = (ours - np.asarray(voxels.origin)) / size
-    if not inside or not np.allclose(offset, np.round(offset), atol=1e-3):
-        raise CheckFailed(f"its first voxel is at {centre.tolist()}, in {bounds.tolist()}")
-    return f"{found[0].resolution()} voxels of {size} m"
-
-
-def _volume_values(place: Place) -> str:
-    """Values of a box that is no cube, each other than all others, in both directions."""
-    shape = (19, 5, 3)  # more than one tile along an axis, and no whole tile
-    values = np.arange(1, 1 + int(np.prod(shape)), dtype=np.float32).reshape(shape)
-    given = np.ascontiguousarray(values.T).tobytes()  # x is the fastest
-    geometry = hou.Geometry()
-    box = hou.BoundingBox(1.0, 2.0, 3.0, 1.0 + 1.9, 2.0 + 0.5, 3.0 + 0.3)
-    geometry.createVolume(*shape, box).setAllVoxelsFromString(given)
-    voxels = stream_of(read_bytes(geometry.data()))
-    (channel,) = voxels.channels
-    _demand(_dense_problems(voxels, channel, values))
-    back = hou.Geometry()
-    ours = Voxels.from_dense({"density": values[np.newaxis]}, (1.0, 2.0, 3.0), 0.1)
-    _demand(write_streams(back, {"out": ours}))
-    (volume,) = _volumes(back)
-    size = volume.resolution()
-    theirs = np.frombuffer(volume.allVoxelsAsString(), np.float32).reshape(tuple(size)[::-1]).T
-    if not np.array_equal(theirs[: shape[0], : shape[1], : shape[2]], values):
-        raise CheckFailed("values that Loki wrote are others in Houdini")
-    return f"{values.size} values both ways"
-
-
-def _dense_problems(voxels: Any, channel: str, values: Any) -> list[str]:
-    dense = voxels.to_dense(channel)[0]
-    part = dense[tuple(slice(0, count) for count in values.shape)]
-    if part.shape != values.shape or not np.array_equal(part, values):
-        return ["values that Houdini wrote are others in Loki"]
-    lower = voxels.bounds()[0]
-    if not np.allclose(lower, (1.0, 2.0, 3.0), atol=TOLERANCE):
-        return [f"it begins at {lower.tolist()}; expected 1, 2, 3"]
-    return []
-
-
-def _vdb(place: Place) -> str:
-    values = np.arange(1, 1 + 8**3, dtype=np.float32).reshape(1, 8, 8, 8)
-    path = place.folder / "density.vdb"
-    write_vdb(path, Voxels.from_dense({"density": values}, (0.0, 0.0, 0.0), 0.25))
-    geometry = hou.Geometry()
-    geometry.loadFromFile(str(path))
-    found = [prim for prim in geometry.prims() if isinstance(prim, hou.VDB)]
-    if len(found) != 1:
-        raise CheckFailed(f"the file became {len(found)} VDBs")
-    read = [found[0].voxel((i, 2, 5)) for i in range(8)]
-    if read != values[0, :, 2, 5].tolist():
-        raise CheckFailed(f"voxels are {read}; expected {values[0, :, 2, 5].tolist()}")
-    name = found[0].attribValue("name")
-    if name != "density" or found[0].activeVoxelCount() != values.size:
-        raise CheckFailed(f"it is called {name} and has {found[0].activeVoxelCount()} voxels")
-    return f"{values.size} voxels"
-
-
 # -- a simulation ---------------------------------------------------------------------------------
 
 
 def _template(place: Place) -> str:
     place.wtloki()  # or it is not possible
     operator = f"loki::{TEMPLATE_PREFIX}{place.template}::1.0"
-    node = _made_sop(place, operator)
+    node = made_sop(place, operator)
     wanted: dict[str, int | str] = {
         parms.CACHE: str(place.runs),
         parms.START: 1,
@@ -531,7 +328,7 @@ def simulated(node: hou.SopNode, place: Place) -> str:
     told: dict[int, Any] = {}
     for frame in range(1, FRAMES + 1):
         hou.setFrame(frame)
-        told[frame] = read_bytes(_cooked(node).data())
+        told[frame] = read_bytes(cooked(node).data())
     folders = [path.parent for path in place.runs.glob("*/cache")]
     if len(folders) != 1:
         raise CheckFailed(f"{len(folders)} runs lie in the folder; expected one")
@@ -548,7 +345,7 @@ def simulated(node: hou.SopNode, place: Place) -> str:
         if len(names) == 1 and not isinstance(exact := cached.read(frame, names[0]), Voxels):
             expected = stream_of(geometry_of(exact, single=True))
             found = contract.differences(expected, stream_of(geometry))
-            _demand([f"frame {frame}: {one}" for one in found])
+            demand([f"frame {frame}: {one}" for one in found])
     return f"{FRAMES} frames, the same as those of wtloki run"
 
 

@@ -1,8 +1,8 @@
 """Geometry of nodes and Loki's streams, each from the other.
 
-Everything moves in one call, in Houdini's binary geometry format, which `serialization` reads and
-writes without Houdini. Where a result has the points of the node's first input, they can be moved
-instead, by a call for each attribute: all else that Houdini knows of them stays.
+Everything but VDBs moves in one call, in Houdini's binary geometry format, which `serialization`
+reads and writes without Houdini. Where a result has the points of the node's first input, they can
+be moved instead, by a call for each attribute: all else that Houdini knows of them stays.
 """
 
 from __future__ import annotations
@@ -20,21 +20,29 @@ from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute, Geometry
 from serialization.houdini_streams import geometry_of, merged, stream_of
 
+from .node_outputs import chosen
+from .vdb_primitives import read_vdbs
+
 FLOATS = {"float16": "Float16", "float32": "Float32", "float64": "Float64"}
 INTS = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "int32": "Int32", "int64": "Int64"}
 
 
-def read_stream(geometry: hou.Geometry, kind: str, label: str) -> tuple[Any, list[str]]:
+def read_stream(
+    geometry: hou.Geometry, kind: str, label: str, *, group: str = ""
+) -> tuple[Any, list[str]]:
     """Return the stream of a node's geometry, and what could not be carried.
 
     Args:
         kind: Type of stream that is expected, or "any".
         label: What errors call it.
+        group: Pattern of the groups that are taken; empty is all.
 
     Raises:
         InputError: It has no primitives of that type, or of several types.
     """
     found = read_bytes(geometry.data())
+    read_vdbs(geometry, found)
+    found = chosen(found, group)
     stream = stream_of(found, kind, label=label)
     return stream, [f"{label}: {remark}" for remark in found.remarks]
 

@@ -1,13 +1,7 @@
-"""Node outputs: which part of a geometry goes on, and fields as VDBs."""
+"""Node outputs: which part of a geometry goes on."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Mapping
-from typing import Any
-
-import hou
 import numpy as np
 import numpy.typing as npt
 
@@ -15,7 +9,6 @@ from loki_core.errors import InputError, did_you_mean
 from serialization.houdini_geometry import OWNERS, Geometry
 from serialization.houdini_packed import selected
 from serialization.houdini_streams import OUTPUT, RECORD
-from serialization.volumes import write_vdb
 
 from . import patterns
 
@@ -77,17 +70,3 @@ def keep_attributes(geometry: Geometry, pattern: str) -> None:
         groups = geometry.groups.get(owner, {})
         for name in set(groups) - patterns.matching(pattern, groups):
             del groups[name]
-
-
-def add_vdbs(geometry: hou.Geometry, fields: Mapping[str, Any]) -> None:
-    """Add fields to a node's geometry as VDBs, through a file: `hou` has no other way."""
-    for voxels in fields.values():
-        handle, path = tempfile.mkstemp(suffix=".vdb")
-        os.close(handle)
-        try:
-            write_vdb(path, voxels)
-            read = hou.Geometry()
-            read.loadFromFile(path)
-            geometry.merge(read)
-        finally:
-            os.unlink(path)

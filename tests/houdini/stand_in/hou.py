@@ -12,11 +12,15 @@ import copy
 import numpy as np
 
 from serialization.houdini_files import read_bytes, write_bytes
+from serialization.houdini_geometry import POLYLINE as _POLYLINE
+from serialization.houdini_geometry import VDB as _VDB
 from serialization.houdini_geometry import Attribute as _Values
 from serialization.houdini_geometry import Geometry as _Geometry
+from serialization.houdini_json import encode_binary
 from serialization.houdini_packed import concatenated
-from serialization.houdini_voxels import geometry_of_voxels
-from serialization.volumes import read_vdb
+from serialization.houdini_writer import document_of
+from serialization.vdb_grid import joined
+from serialization.volumes import read_grids
 
 _state = {"frame": 1.0, "fps": 24.0, "pwd": [], "progress": [], "interrupt_after": None}
 
@@ -93,6 +97,108 @@ class numericData:
     Int64 = EnumValue("int64")
 
 
+class vdbData:
+    Boolean = EnumValue("Boolean")
+    Float = EnumValue("Float")
+    Int = EnumValue("Int")
+    Vector3 = EnumValue("Vector3")
+
+
+class Vector3:
+    def __init__(self, x=0.0, y=0.0, z=0.0):
+        self._values = (x, y, z)
+
+    def __getitem__(self, index):
+        return self._values[index]
+
+    def __len__(self):
+        return 3
+
+
+class BoundingBox:
+    def __init__(self, bbox_or_xmin=0.0, ymin=0.0, zmin=0.0, xmax=0.0, ymax=0.0, zmax=0.0):
+        self._ends = (bbox_or_xmin, ymin, zmin, xmax, ymax, zmax)
+
+    def minvec(self):
+        return Vector3(*self._ends[:3])
+
+    def maxvec(self):
+        return Vector3(*self._ends[3:])
+
+
+class Prim:
+    def __init__(self, *args, **kwargs):
+        self._kept, self._number = args
+
+    def number(self):
+        return self._number
+
+    def attribValue(self, attrib):
+        return self._kept.attributes["primitive"][attrib].as_texts()[self._number]
+
+
+class VDB(Prim):
+    """Of a grid that was read from a file; values are asked of a dense box."""
+
+    def _grid(self):
+        return self._kept.vdbs[self._number]
+
+    def _active(self):
+        """The box of voxels that are not background, and all values around it."""
+        grid, voxels = self._grid(), joined([self._grid()])
+        dense, first = voxels.to_dense(grid.name), voxels.first_voxel()
+        active = np.argwhere((dense != grid.background).any(axis=0))
+        return dense, first, active
+
+    def activeVoxelCount(self):
+        return len(self._active()[2])
+
+    def activeVoxelBoundingBox(self):
+        _, first, active = self._active()
+        low, high = first + active.min(axis=0), first + active.max(axis=0) + 1
+        return BoundingBox(*low.astype(float), *high.astype(float))
+
+    def voxelSize(self):
+        return Vector3(*[self._grid().voxel_size] * 3)
+
+    def indexToPos(self, index):
+        grid = self._grid()
+        return Vector3(*(grid.origin + grid.voxel_size * (np.array(index) + 0.5)))
+
+    def intrinsicValue(self, intrinsic_name):
+        grid = self._grid()
+        if intrinsic_name == "background":
+            components = grid.values.shape[1]
+            return grid.background if components == 1 else (grid.background,) * components
+        if intrinsic_name == "vdb_class":
+            return "staggered" if grid.location == "face" else "unknown"
+        raise OperationFailed(f"Invalid intrinsic: {intrinsic_name}")
+
+    def dataType(self):
+        values = self._grid().values
+        kinds = {"f": vdbData.Float, "i": vdbData.Int, "b": vdbData.Boolean}
+        return vdbData.Vector3 if values.shape[1] == 3 else kinds[values.dtype.kind]
+
+    def _range(self, range):
+        """Values of a box, [voxels, components], x the fastest."""
+        dense, first, _ = self._active()
+        low, high = (np.array([int(e) for e in ends]) - first for ends in _ends_of(range))
+        x, y, z = (slice(a, b) for a, b in zip(low, high))
+        return dense[:, x, y, z].transpose(3, 2, 1, 0).reshape(-1, len(dense))
+
+    def voxelRangeAsBool(self, range):
+        return tuple(self._range(range)[:, 0].tolist())
+
+    voxelRangeAsFloat = voxelRangeAsInt = voxelRangeAsBool
+
+    def voxelRangeAsVector3(self, range):
+        return tuple(Vector3(*row) for row in self._range(range).tolist())
+
+
+def _ends_of(box):
+    return tuple(box.minvec()), tuple(box.maxvec())
+
+
 class Attrib:
     def __init__(self, *args, **kwargs):
         self._name, self._values = args
@@ -119,16 +225,37 @@ class Geometry:
         return self._kept.attributes["point"][name]
 
     def data(self):
-        return write_bytes(self._kept)
+        if not self._kept.vdbs:
+            return write_bytes(self._kept)
+        return b"".join(encode_binary(_document_with_vdbs(self._kept)))
 
     def load(self, data):
         self._write()
         self._kept = read_bytes(data)
 
     def loadFromFile(self, file_name):
-        """VDBs become volumes here: the stand-in has no other place for them."""
+        """Of VDBs alone."""
         self._write()
-        self._kept = geometry_of_voxels(read_vdb(file_name))
+        grids = read_grids(file_name)
+        self._kept = kept = _Geometry(point_count=len(grids))
+        kept.set_primitives(_VDB, np.ones(len(grids), np.int64), np.arange(len(grids)))
+        kept.vdbs = dict(enumerate(grids))
+        places = np.zeros((len(grids), 3), np.float32)
+        kept.attributes["point"]["P"] = _Values(places, "point")
+        names = [grid.name for grid in grids]
+        kept.attributes["primitive"]["name"] = _Values(
+            np.arange(len(grids)).astype("i4"), "", names
+        )
+
+    def prim(self, index):
+        return VDB(self._kept, index) if index in self._kept.vdbs else Prim(self._kept, index)
+
+    def prims(self):
+        return tuple(self.prim(index) for index in range(len(self._kept.kinds)))
+
+    def findPrimAttrib(self, name, scope=attribScope.Public):
+        found = self._kept.attributes["primitive"].get(name)
+        return None if found is None else Attrib(name, found)
 
     def merge(self, geometry, clone_data_ids=False, prims=None):
         self._write()
@@ -222,6 +349,32 @@ class Geometry:
         texts = list(dict.fromkeys(values))
         kept.texts = texts
         kept.values = np.array([texts.index(one) for one in values], np.int32)
+
+
+def _document_with_vdbs(kept):
+    """A document in which VDBs are primitives of their own, as Houdini writes them."""
+    is_vdb = kept.kinds == _VDB
+    bare = copy.copy(kept)
+    bare.kinds = np.where(is_vdb, _POLYLINE, kept.kinds)
+    document = document_of(bare)
+    place = document.index("primitives") + 1
+    written, number = [], 0
+    for head, values in document[place]:
+        if head != ["type", "c_r"]:
+            written.append([head, values])
+            number += values[values.index("n_p") + 1] if "n_p" in values else 1
+            continue
+        vertex = values[1]
+        for _ in range(values[3]):
+            size = int(kept.offsets[number + 1] - kept.offsets[number])
+            vertices = list(range(vertex, vertex + size))
+            if is_vdb[number]:
+                written.append([["type", "VDB"], ["vertex", vertices[0], "vdb", [0, "VDB "]]])
+            else:
+                written.append([["type", "PolygonCurve"], ["vertex", vertices]])
+            vertex, number = vertex + size, number + 1
+    document[place] = written
+    return document
 
 
 class Parm:
