@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridges.standalone import preview
-from bridges.standalone.volume_picture import View
-from loki_core.data.curves import Curves
+from bridges.standalone.mesh_picture import check_color
+from bridges.standalone.picture_stage import Stage, load_pyvista, outline_of, stage_of
 from loki_core.errors import InputError, LokiError
 from serialization.atomic_file import replacing
 from serialization.frame_cache import FrameCacheReader
@@ -57,19 +57,8 @@ class Tile:
         if self.frame is None:
             return {}
         reader = FrameCacheReader(self.folder)
-        read = {path: reader.read(self.frame, path) for path in reader.objects(self.frame)}
-        found = {path: stream for path, stream in read.items() if sum(stream.counts().values())}
-        if color is not None:
-            return found
-        return {p: one for p, one in found.items() if not preview._is_clear(one)} or found
-
-
-@dataclass(frozen=True)
-class Stage:
-    """Where all tiles are seen from, and the box that holds them."""
-
-    view: View
-    bounds: NDArray[np.float64]
+        found = {path: reader.read(self.frame, path) for path in reader.objects(self.frame)}
+        return preview.seen(found, color)
 
 
 def write_contact_sheet(
@@ -88,7 +77,7 @@ def write_contact_sheet(
         LokiError: pyvista or Pillow is not installed.
         InputError: No tile has anything to show.
     """
-    preview._pyvista()
+    load_pyvista()
     try:
         from PIL import Image
     except ImportError as error:
@@ -112,7 +101,7 @@ def write_contact_sheet(
             corner = GAP + number % columns * step[0], GAP + number // columns * step[1]
             image = Image.new("RGB", (width, height), EMPTY)
             try:
-                drawn = _draw_tile(tile, Path(place) / "tile.png", color, (width, height), stage)
+                drawn = _draw_tile(tile, Path(place) / "tile.png", color, stage)
                 if drawn is not None:
                     with Image.open(drawn) as opened:
                         image = opened.convert("RGB")
@@ -130,18 +119,13 @@ def _common_stage(tiles: Iterable[Tile], color: str | None, size: tuple[int, int
     good: list[NDArray[Any]] = []
     bad: list[NDArray[Any]] = []
     for tile in tiles:
-        outlines = [preview._outline(one, color) for one in tile.streams(color).values()]
+        outlines = [outline_of(one, color) for one in tile.streams(color).values()]
         points = np.concatenate(outlines) if outlines else np.empty((0, 3))
         if len(points):
             (bad if tile.alarm else good).append(_farthest(points))
     if not good and not bad:
         raise InputError("there is nothing to show: no variant has a frame with elements")
-    outline = np.concatenate(good or bad)
-    bounds = np.array([outline.min(axis=0), outline.max(axis=0)])
-    if not np.any(bounds[1] > bounds[0]):
-        bounds += np.array([[-0.5], [0.5]])
-        outline = bounds
-    return Stage(preview._view(outline, size), bounds)
+    return stage_of(np.concatenate(good or bad), size)
 
 
 def _farthest(points: NDArray[Any]) -> NDArray[Any]:
@@ -149,31 +133,13 @@ def _farthest(points: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(points[np.unique(np.argmax(points @ DIRECTIONS.T, axis=0))])
 
 
-def _draw_tile(
-    tile: Tile, picture: Path, color: str | None, size: tuple[int, int], stage: Stage
-) -> Path | None:
+def _draw_tile(tile: Tile, picture: Path, color: str | None, stage: Stage) -> Path | None:
     streams = tile.streams(color)
     if not streams:
         return None
-    preview._check_color(streams, color)
-    _drawer(streams)(
-        streams,
-        picture,
-        color=color,
-        size=size,
-        ground=True,
-        view=stage.view,
-        bounds=stage.bounds,
-    )
+    check_color(streams, color)
+    preview.draw(streams, picture, stage, color=color, ground=True)
     return picture
-
-
-def _drawer(streams: Mapping[str, Any]) -> Any:
-    if preview._has_volumes(streams):
-        return preview._draw_with_volumes
-    if any(isinstance(stream, Curves) for stream in streams.values()):
-        return preview._draw_with_curves
-    return preview._draw_meshes
 
 
 def _write_caption(

@@ -250,14 +250,14 @@ def test_thick_strands_beside_thin_ones_keep_their_width():
 
 @pytest.mark.parametrize("count", [1, 60, 100_000])
 def test_points_are_drawn_as_large_as_they_are(count):
-    from bridges.standalone.preview import _drawn_radius
+    from bridges.standalone.mesh_picture import drawn_radius
     from loki_core.data.points import Points
 
     sparks = Points(np.random.default_rng(1).random((count, 3)))
-    assert _drawn_radius(sparks, BOUNDS) <= 0.02  # nobody knows how large they are
+    assert drawn_radius(sparks, BOUNDS) <= 0.02  # nobody knows how large they are
     for own, largest in ((1.0e-5, 0.003), (1.0e-3, 0.003), (0.01, 0.01), (1.0, 0.05)):
         sparks.set_channel("point", "radius", np.full(count, own))
-        assert max(min(own, 0.05), 0.0012) <= _drawn_radius(sparks, BOUNDS) <= largest
+        assert max(min(own, 0.05), 0.0012) <= drawn_radius(sparks, BOUNDS) <= largest
 
 
 def test_smooth_strands_go_through_their_points():
