@@ -147,6 +147,7 @@ class Client:
         found = self._follow(made, "attach", content)
         made.state, made.message = found["state"], found["message"]
         made.rewinds = max(made.rewinds, found["rewinds"])
+        made.begins = found["begins"]
         return made
 
     def _follow(

@@ -51,6 +51,14 @@ class Attachment:
         return self.delivered is None or frame > self.delivered
 
 
+class End(NamedTuple):
+    """How a run has ended, and after how many beginnings on request."""
+
+    state: str
+    message: str
+    begins: int
+
+
 class Result(NamedTuple):
     """A frame in shared memory."""
 
@@ -147,8 +155,8 @@ class Delivery:
         self._leaving = [one for one in self._leaving if one[0] not in gone]
         return gone
 
-    def pump(self, *, results: str, is_kept: bool, end: tuple[str, str] | None) -> None:
-        """Send what can be sent; at the end of a run say its state and why, after all frames."""
+    def pump(self, *, results: str, is_kept: bool, end: End | None) -> None:
+        """Send what can be sent; at the end of a run say so, after all frames."""
         if not self._is_awake or not self.attachments:
             return
         self._is_awake = False
@@ -168,9 +176,10 @@ class Delivery:
                     "end",
                     {
                         "run": self._folder.name,
-                        "state": end[0],
-                        "message": end[1][:100_000],
+                        "state": end.state,
+                        "message": end.message[:100_000],
                         "frame": attachment.delivered,
+                        "begins": end.begins,
                     },
                 )
                 attachment.ended = sent is not None  # else it has not joined: later

@@ -123,6 +123,8 @@ class Run:
         self.last_frame: int | None = None
         #: How many rewinds of the run are known here; whoever attaches again says so.
         self.rewinds = 0
+        #: How often the run was taken up on request; an end of before that is not its end.
+        self.begins = 0
         self._client = client
         self._queue: queue.SimpleQueue[RunEvent] = queue.SimpleQueue()
         self._held: Frame | None = None
@@ -172,6 +174,8 @@ class Run:
             except queue.Empty:
                 if end is not None and time.monotonic() >= end:
                     raise TimeoutError(f"run {self.name}: no event within {timeout} s") from None
+                continue
+            if event.kind == "end" and event.content["begins"] < self.begins:
                 continue
             if self._held is not None:
                 self._held.release()  # only now: the caller has had it in a variable so far
@@ -278,7 +282,7 @@ class Run:
 
     def resume(self, **options: Any) -> None:
         """Let a paused run go on, or take up an ended one; then options may change."""
-        self._ask("resume", options=options or None)
+        self.begins = self._ask("resume", options=options or None)["begins"]
 
     def cancel(self) -> None:
         """Stop the run at the end of its Task, with a checkpoint."""
@@ -323,6 +327,7 @@ class Run:
         content = {"run": self.name, "frame": int(frame), "version": next(self._versions)}
         answer = self._client._wire.ask("rewind", content, document_part(asked))
         done = answer.wait(ANSWER_SECONDS)
+        self.begins = done["begins"]
         for name, given in changed.items():
             if callable(given):
                 self._functions[name] = given
@@ -403,8 +408,8 @@ class Run:
             self.rewinds = content["rewinds"]
             self._queue.put(RunEvent("rewound", {"frame": content["frame"]}))
         elif message.type == "end":
-            self.state, self.message = content["state"], content["message"]
-            self._queue.put(RunEvent("end", {"state": self.state, "message": self.message}))
+            if content["begins"] >= self.begins:
+                self._end(content["state"], content["message"], content["begins"])
         elif message.type == "event":
             event = read_document(message.payload)
             if event["event"] == "state":
@@ -440,8 +445,12 @@ class Run:
 
     def _gone(self, error: LokiError) -> None:
         """The server is there again, and the run is not."""
-        self.state, self.message = "failed", str(error)
-        self._queue.put(RunEvent("end", {"state": "failed", "message": str(error)}))
+        self._end("failed", str(error), self.begins)
+
+    def _end(self, state: str, message: str, begins: int) -> None:
+        self.state, self.message = state, message
+        told = {"state": state, "message": message, "begins": begins}
+        self._queue.put(RunEvent("end", told))
 
     def _lost(self, reason: str) -> None:
         with self._room:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 from loki_core.errors import FormatError
 from serialization.codec import Limits, decode, encode
 
-PROTOCOL_VERSION = 1
-OLDEST_VERSION = 1
+PROTOCOL_VERSION = 2
+OLDEST_VERSION = 2
 
 HEADER_LIMITS = Limits(
     frames=1,
@@ -121,7 +121,9 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "frame": _kind("server", "data", payload=True, run=str, frame=int),
         "manifest": _kind("server", "data", payload=True, run=str, frame=int, folder=str),
         "rewound": _kind("server", "data", run=str, frame=int, rewinds=int),
-        "end": _kind("server", "data", run=str, state=str, message=str, frame=_maybe(int)),
+        "end": _kind(
+            "server", "data", run=str, state=str, message=str, frame=_maybe(int), begins=int
+        ),
     }
 )  # fmt: skip
 

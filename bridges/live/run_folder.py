@@ -109,6 +109,7 @@ class RunRecord:
     created: float = field(default_factory=time.time)
     ranks: int = 0  # of the last start; fewer than asked for after repeated crashes
     restarts: int = 0
+    begins: int = 0  # how often it was taken up again, or anew, on request
     #: Frames from which on the run was asked to compute anew, in the order of the requests.
     rewinds: list[int] = field(default_factory=list)
     #: Whether the last of these is still to be done: its frames are void, and on the disk.

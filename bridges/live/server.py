@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bridges.live.delivery import End
 from bridges.live.front_desk import DeskSettings, FrontDesk
 from bridges.live.local_server import DISCOVERY, discovered
 from bridges.live.process_tree import started_at
@@ -317,12 +318,12 @@ class Server:
 
     def _deliver(self) -> None:
         for run in self.runs.values():
-            options = run.record.options
+            record, options = run.record, run.record.options
             try:
                 run.delivery.pump(
                     results=options.results,
                     is_kept=options.keep_frames,
-                    end=(run.state, run.record.message) if run.has_ended else None,
+                    end=End(record.state, record.message, record.begins) if run.has_ended else None,
                 )
             except (LokiError, OSError, ValueError) as error:  # of this run; others go on
                 logger.exception("run %s: its frames cannot be sent", run.record.name)
@@ -445,10 +446,11 @@ class Server:
         events = [event for _, event in run.events if event.get("event") in ("warning", "error")]
         return {**run.summary(), "earlier": events[-50:]}
 
-    def _resume(self, session: Session, message: Message) -> None:
+    def _resume(self, session: Session, message: Message) -> dict[str, Any]:
         run, options = self._run_of(session, message), message.content["options"] or {}
         self._check_ranks(RunOptions.from_document(run.record.options.__dict__ | options))
         run.resume(options)
+        return {"begins": run.record.begins, "state": run.state}
 
     def _rewind(self, session: Session, message: Message) -> dict[str, Any]:
         if self._stopping:
@@ -464,6 +466,7 @@ class Server:
             "frame": first,
             "from": goes_on_from(run.folder.cache, first),
             "rewinds": len(run.record.rewinds),
+            "begins": run.record.begins,
             "state": run.state,
         }
 

@@ -196,6 +196,7 @@ class SupervisedRun:
             "ranks": self.record.ranks or self.record.options.ranks or self.policy.ranks,
             "restarts": self.record.restarts,
             "rewinds": len(self.record.rewinds),
+            "begins": self.record.begins,
             "memory": self.memory,
             "clients": len(self.delivery.attachments),
             "progress": self.progress,
@@ -245,6 +246,7 @@ class SupervisedRun:
 
     def _begin_again(self) -> None:
         """Wait for a turn as if nothing had happened before."""
+        self.record.begins += 1
         self._crashes = 0
         self._start_after = 0.0
         self._stop_as = None

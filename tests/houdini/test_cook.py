@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 
 import hou
 import numpy as np
@@ -12,9 +13,10 @@ import pytest
 import loki_core as lk
 from bridges.houdini import run_parms as parms
 from bridges.houdini.loki_houdini import cook, node_solve
-from bridges.live.client import Client, RunEvent
+from bridges.live.client import Client
 from bridges.live.local_server import discovered
 from loki_core.setup_document import write_setup
+from serialization.frame_cache import whole_frames
 from serialization.houdini_files import read_bytes
 from serialization.houdini_streams import streams_of
 from tests.host_contract import assert_same, dressed
@@ -137,22 +139,6 @@ def test_a_change_in_another_session_is_noticed(folder, tmp_path):
     np.testing.assert_array_equal(
         by_id(shown(again)["points"])["position"], by_id(expected)["position"].astype(np.float32)
     )
-
-
-def test_an_end_from_before_a_rewind_is_not_its_end(folder, tmp_path, monkeypatch):
-    """It may still be on its way when the rewind is asked for; to resume then is refused."""
-    node = solver(folder, tmp_path, giving(lambda frame: seeds(68, float(frame))))
-    hou.setFrame(4)
-    node.cook()
-    solve = cook._solves[node.sessionId()]
-    asked = []
-    monkeypatch.setattr(solve.run, "resume", lambda **options: asked.append(options))
-    solve._told_last, solve._void_from = 0, 3
-    solve._take(RunEvent("end", {"state": "finished"}))
-    assert asked == []
-    solve._take(RunEvent("rewound", {"frame": 3}))
-    solve._take(RunEvent("end", {"state": "finished"}))
-    assert asked == [{"frames": "1-6"}]
 
 
 def test_an_input_that_is_told_to_stay_is_another_simulation(folder, tmp_path):
@@ -371,6 +357,25 @@ def test_points_of_the_first_input_are_moved(folder, tmp_path):
     node = solver(folder, tmp_path, giving(seeds(40)), **{parms.MOVE: 1})
     with pytest.raises(hou.OperationFailed, match="Move Points of First Input"):
         node.cook()
+
+
+def test_a_deleted_node_stops_its_run_which_goes_on_when_that_is_undone(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(72)), **{parms.END: 100_000})
+    hou.setFrame(2)
+    node.cook()
+    run = cook._solves[node.sessionId()].run_name
+    node.destroy()
+    assert node.sessionId() not in cook._solves
+    with Client(discovered(folder)["endpoint"]) as client:
+        end = time.monotonic() + 60.0
+        while client.status(run)["runs"][0]["state"] != "cancelled":
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    again = solver(folder, tmp_path, giving(seeds(72)), **{parms.END: 100_000})
+    hou.setFrame(1 + max(whole_frames(folder / run / "cache")))
+    again.cook()
+    assert cook._solves[again.sessionId()].run_name == run
+    again.destroy()
 
 
 def test_a_run_that_waits_for_inputs_keeps_no_other(folder, tmp_path):

@@ -10,6 +10,7 @@ import pytest
 
 from bridges.live.client import Client, Refused, Run, RunFailed, connect
 from bridges.live.live_run import FRAMES_AHEAD
+from bridges.live.protocol import Message
 from bridges.standalone.runner import Runner
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled, FormatError, InputError
@@ -128,6 +129,36 @@ def test_functions_are_asked_only_a_little_ahead_and_no_more_once_they_fail(clie
             time.sleep(0.001)
     run.cancel()  # and the run is still heard
     wait_for(run, "end", state="cancelled")
+
+
+@pytest.mark.parametrize("order", ["resume", "rewind"])
+def test_an_end_of_before_is_not_the_end_of_a_run_that_is_taken_up(
+    client: Client, order: str
+) -> None:
+    """It may wait to be looked at, or be still on its way, since data has a socket of its own."""
+    run = client.submit(sparks(), {"seeds": seeds()}, run=f"taken_up_{order}", frames="2")
+    late = []
+    hear = run._hear
+
+    def heard(message: Message) -> None:
+        hear(message)
+        if message.type == "end":
+            late.append(message)
+
+    run._hear = heard  # type: ignore[method-assign]
+    end = time.monotonic() + WAIT
+    while not late:  # nobody looks at the events
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    if order == "resume":
+        run.resume(frames="1-4")
+    else:
+        run.rewind(2, frames="1-4")
+    hear(late[0])
+    assert run.state != "finished"
+    expected = [1, 2, 3, 4] if order == "resume" else [1, 2, 2, 3, 4]
+    assert [frame.number for frame in run.frames(WAIT)] == expected
+    assert run.state == "finished"
 
 
 def test_an_array_that_stays_the_same_travels_no_more(client: Client) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bridges.live.delivery import Delivery, Result
+from bridges.live.delivery import Delivery, End, Result
 from bridges.live.protocol import Message
 from bridges.live.run_folder import RunFolder, RunOptions, RunRecord
 from bridges.live.segments import SegmentReader, SegmentWriter
@@ -133,10 +133,10 @@ def test_frames_and_the_end_wait_for_a_client_that_has_not_joined(tmp_path: Path
     for frame in (1, 2):
         segment, sizes = writer.write(encode(seeds(10)))
         delivery.add_result(Result(frame, [["Dust", len(sizes)]], {}, segment, sizes))
-    delivery.pump(results="frames", is_kept=False, end=("finished", ""))
+    delivery.pump(results="frames", is_kept=False, end=End("finished", "", 0))
     assert sent == [] and delivery.has_results
     joined = True
     delivery.wake()
-    delivery.pump(results="frames", is_kept=False, end=("finished", ""))
+    delivery.pump(results="frames", is_kept=False, end=End("finished", "", 0))
     assert sent == ["frame", "frame", "end"]
     assert sorted(delivery.freed_segments()) == ["segment_0", "segment_1"]

@@ -137,6 +137,12 @@ def forget_all() -> None:
     _solves.clear()
 
 
+def _on_deleted(node: hou.SopNode, **_: Any) -> None:
+    """Stop the run of a node that is deleted; where that is undone, it goes on."""
+    cancel(node)
+    _forget(node)
+
+
 def _on_file_event(event: hou.EnumValue) -> None:
     if event == hou.hipFileEventType.BeforeClear:
         forget_all()
@@ -226,9 +232,8 @@ def _solve_of(node: hou.SopNode, request: Request) -> NodeSolve:
     if former is not None and (former.key, former.place) == wanted:
         former.extend(request)
         return former
-    if former is not None:
-        former.cancel()
-        _forget(node)
+    cancel(node)
+    _forget(node)
     client = request.connected()
     try:
         solve = NodeSolve(request, given, client)
@@ -236,6 +241,8 @@ def _solve_of(node: hou.SopNode, request: Request) -> NodeSolve:
         client.close()
         raise
     _solves[node.sessionId()] = solve
+    # the stub does not say what it is called with
+    node.addEventCallback((hou.nodeEventType.BeingDeleted,), _on_deleted)  # pyright: ignore[reportUnknownMemberType]
     return solve
 
 

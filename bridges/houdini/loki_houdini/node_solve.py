@@ -153,9 +153,10 @@ class NodeSolve:
             self.run_name, after=after if after >= first else None, inputs=self._functions()
         )
         if run.state in ENDED:
-            self._told_last = last
             if after < last:
-                run.resume(frames=f"{first}-{last}")
+                self._go_on(run)
+            else:
+                self._told_last = last
         return run
 
     # -- inputs that move ------------------------------------------------------------------------
@@ -268,15 +269,12 @@ class NodeSolve:
         return self._void_from is not None and frame >= self._void_from
 
     def _end(self, content: Mapping[str, Any]) -> None:
-        if self._void_from is not None:
-            return  # that of before the rewind, which goes on by itself
-        state, (first, last) = content["state"], self.request.frames
+        state, last = content["state"], self.request.frames[1]
         if state not in ("finished", "cancelled"):
             message = content.get("message") or self.run.message or f"the run was {state}"
             self._failure = RunFailed(message)
         elif self._failure is None and (state == "cancelled" or self._told_last < last):
-            self._told_last = last  # another node or session has cancelled it, or wanted less
-            self.run.resume(frames=f"{first}-{last}")
+            self._go_on(self.run)  # another node or session has cancelled it, or wanted less
 
     def streams(self, frame: int) -> dict[str, Any]:
         """Return what a frame holds, by output."""
@@ -287,10 +285,20 @@ class NodeSolve:
 
     def extend(self, request: Request) -> None:
         """Take a request of the same key, which may want more frames."""
-        self.request, (first, last) = request, request.frames
+        self.request, last = request, request.frames[1]
         if self.run.state in ENDED and self._failure is None and self._told_last < last:
+            self._go_on(self.run)
+
+    def _go_on(self, run: Run) -> None:
+        """Take up a run that has ended, up to the last frame that is wanted."""
+        first, last = self.request.frames
+        try:
+            run.resume(frames=f"{first}-{last}")
             self._told_last = last
-            self.run.resume(frames=f"{first}-{last}")
+        except Refused:
+            if run.status()["state"] in ENDED:
+                raise
+            # else another session has just taken it up; what lacks is asked for at its end
 
     def cancel(self) -> None:
         """Stop at the end of the running Task, with a checkpoint."""

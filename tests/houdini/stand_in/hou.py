@@ -454,7 +454,7 @@ class OpNode(Node):
         self._name, type_name, parms, self._cook = args
         self._type = NodeType(type_name)
         self._parms = {name: Parm(name, value) for name, value in parms.items()}
-        self._inputs, self._user_data = [], {}
+        self._inputs, self._user_data, self._callbacks = [], {}, set()
         self._errors, self._warnings, self._messages = [], [], []
 
     def parm(self, parm_path):
@@ -486,6 +486,14 @@ class OpNode(Node):
         if must_exist and name not in self._user_data:
             raise OperationFailed("The attempted operation failed.")
         self._user_data.pop(name, None)
+
+    def addEventCallback(self, event_types, callback):
+        self._callbacks.update({(one.name(), callback) for one in event_types})
+
+    def destroy(self, disable_safety_checks=False):
+        for name, callback in self._callbacks:
+            if name == "BeingDeleted":
+                callback(node=self, event_type=nodeEventType.BeingDeleted)
 
     def addError(self, message, severity=severityType.Error):
         self._errors.append(message)
@@ -566,6 +574,10 @@ class InterruptableOperation:
 
     def updateLongProgress(self, percentage=-1.0, long_op_status=None):
         self.updateProgress(percentage)
+
+
+class nodeEventType:
+    BeingDeleted = EnumValue("BeingDeleted")
 
 
 class hipFileEventType:
