@@ -166,8 +166,8 @@ def create() -> Any:
     """Return the widget; Houdini calls it through the panel's interface."""
     try:
         from PySide6 import QtCore, QtWidgets
-    except ImportError:
-        from PySide2 import QtCore, QtWidgets
+    except ImportError:  # builds with Qt 5
+        from PySide2 import QtCore, QtWidgets  # type: ignore[no-redef]
 
     widget = QtWidgets.QWidget()
     layout = QtWidgets.QVBoxLayout(widget)
@@ -178,9 +178,9 @@ def create() -> Any:
     line.setWordWrap(True)
     table = QtWidgets.QTableWidget(0, len(COLUMNS))
     table.setHorizontalHeaderLabels([one.capitalize() for one in COLUMNS])
-    table.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectRows)
-    table.setSelectionMode(QtWidgets.QAbstractItemView.SingleSelection)
-    table.setEditTriggers(QtWidgets.QAbstractItemView.NoEditTriggers)
+    table.setSelectionBehavior(QtWidgets.QAbstractItemView.SelectionBehavior.SelectRows)
+    table.setSelectionMode(QtWidgets.QAbstractItemView.SelectionMode.SingleSelection)
+    table.setEditTriggers(QtWidgets.QAbstractItemView.EditTrigger.NoEditTriggers)
     table.horizontalHeader().setStretchLastSection(True)
     log = QtWidgets.QPlainTextEdit()
     log.setReadOnly(True)
