@@ -60,7 +60,9 @@ def test_the_run_that_is_looked_at_is_cancelled_and_no_other(folder, client, wat
     watch.look_at(Aim(folder=folder, run="long"))
     until(watch, lambda view: state(view, "long") == "running" and view.log)
     watch.cancel()
+    watch.look_at(Aim(folder=folder, run="other"))  # before the thread has heard of it
     view = until(watch, lambda view: state(view, "long") == "cancelled")
+    watch.look_at(Aim(folder=folder, run="long"))
     assert [row[0] for row in view.rows if row[1] == "running"] == []
     until(watch, lambda view: any(line.startswith("cancelled") for line in view.log))
     watch.look_at(Aim(folder=folder, run="none"))

@@ -6,6 +6,7 @@ waits. A server is not started for this; where there is none, the panel says so 
 
 from __future__ import annotations
 
+import queue
 import threading
 from collections import deque
 from dataclasses import dataclass, field
@@ -52,7 +53,7 @@ class RunWatch:
         self._client_aim = aim
         self._run: Run | None = None
         self._log: deque[str] = deque(maxlen=LOG_LINES)
-        self._wants_cancel = threading.Event()
+        self._to_cancel: queue.SimpleQueue[Aim] = queue.SimpleQueue()
         self._ends = threading.Event()
         self._wakes = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="loki panel", daemon=True)
@@ -64,8 +65,8 @@ class RunWatch:
         self._wakes.set()
 
     def cancel(self) -> None:
-        """Stop the run whose log is shown."""
-        self._wants_cancel.set()
+        """Stop the run that is looked at now, also if another is when the thread hears of it."""
+        self._to_cancel.put(self._aim)
         self._wakes.set()
 
     def stop(self, *unused: Any) -> None:
@@ -82,6 +83,10 @@ class RunWatch:
     def _watch(self) -> None:
         while not self._ends.is_set():
             try:
+                while not self._to_cancel.empty():
+                    self._look(self._to_cancel.get())
+                    if self._run is not None:
+                        self._run.cancel()
                 self.view = self._look(self._aim)
             except (LokiError, OSError, TimeoutError) as error:
                 self._let_go()
@@ -122,18 +127,11 @@ class RunWatch:
                 self._run = client.attach(name, credit=0)
                 told = {"state": self._run.state, "message": self._run.message}
                 self._log.extend(_log_lines("state", told))
-        if self._run is None:
-            self._wants_cancel.clear()
-            return
-        for event in self._run.poll():
+        for event in self._run.poll() if self._run is not None else ():
             self._log.extend(_log_lines(event.kind, event.content))
-        if self._wants_cancel.is_set():
-            self._wants_cancel.clear()
-            self._run.cancel()
 
     def _let_go(self) -> None:
         self._run = None
-        self._wants_cancel.clear()
         self._log.clear()
         if self._client is not None:
             self._client.close()
