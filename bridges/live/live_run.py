@@ -250,6 +250,10 @@ class Run:
             self._sizes[name] = size
             self._post_input(name, None if frame is None else int(frame), parts)
 
+    def feed_with(self, functions: Mapping[str, Callable[[int], Any]]) -> None:
+        """Ask other functions of the frame for animated inputs, or those again that have failed."""
+        self._functions = dict(functions)
+
     def _has_room(self, size: int) -> bool:
         held = self._in_flight_bytes()
         return held == 0 or held + size <= self._client.input_window
@@ -377,6 +381,8 @@ class Run:
                 return  # the solver asks again when somebody hears it
             except BaseException:
                 self._functions = {}  # asked no more, so that the caller can still hear the run
+                with self._room:
+                    self._next_input = frame
                 raise
 
     def _next_frame_to_send(self, end: int) -> int | None:
@@ -440,6 +446,8 @@ class Run:
                 self._next_input = None
             self._queue.put(RunEvent("need", {"frame": flight.frame, "names": [flight.name]}))
             return
+        if code == "ended" and flight.frame is not None:
+            return  # it was read ahead; whoever takes the run up is asked for it again
         text = f'input "{flight.name}" was refused: {message}'
         self._queue.put(RunEvent("error", {"error": code, "message": text, "exit_code": 4}))
 

@@ -11,6 +11,7 @@ ROOT/NAME/worker.log               what the ranks printed
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import time
@@ -245,8 +246,9 @@ class RunFolder:
                     self.input_file(name, number).unlink()
 
     def remove(self) -> None:
-        """Remove the whole run."""
-        shutil.rmtree(self.path)
+        """Remove the whole run; somebody may have done that before."""
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(self.path)
 
 
 def checked_name(name: str) -> str:

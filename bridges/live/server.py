@@ -60,6 +60,7 @@ logger = logging.getLogger("loki.live")
 SHARED = f"loki-{os.getuid() if hasattr(os, 'getuid') else 0}"
 TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # glibc's mallopt
 SECONDS_TO_STOP = 600.0  # for checkpoints of large runs; a second signal does not wait
+LOOKS_WITHOUT_FOLDER = 5  # a second apart, before it is taken for removed
 HASTE, REST = 1, 50  # waits of the loop [ms]: while memory is on its way out, and otherwise
 
 
@@ -94,6 +95,8 @@ class Server:
         self._stopping = False
         self._stop_now = False
         self._stop_at = 0.0
+        self._sign: tuple[int, int] | None = None  # of this server, in its root
+        self._looks_without = 0
         self._shared = shared_memory_folder() / f"{SHARED}-{os.getpid()}"
         self._handlers: dict[str, Callable[[Session, Message], dict[str, Any] | None]] = {
             "join": self._join,
@@ -202,12 +205,32 @@ class Server:
         document["pid"] = os.getpid()
         document |= {"host": platform.node(), "started": started_at(os.getpid())}
         write_json(self.root / DISCOVERY, document)
+        self._sign = self._sign_that_hangs()
         where = f"{desk.endpoint} {desk.tcp_endpoint}".strip()
         logger.info("serving %s at %s, pid %d", self.root, where, os.getpid())
 
     def _take_down_sign(self) -> None:
         """Let nobody find this server any more; the next one waits for its lock."""
-        (self.root / DISCOVERY).unlink(missing_ok=True)
+        if self._sign_that_hangs() == self._sign:
+            (self.root / DISCOVERY).unlink(missing_ok=True)
+
+    def _sign_that_hangs(self) -> tuple[int, int] | None:
+        """What tells one sign of a server from another; None without any."""
+        try:
+            found = (self.root / DISCOVERY).stat()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            return self._sign  # of a disk that does not answer nothing is known
+        return found.st_ino, found.st_mtime_ns
+
+    def _end_without_folder(self) -> None:
+        """End when somebody has removed the folder: nobody could find this server again."""
+        is_ours = self._sign_that_hangs() == self._sign
+        self._looks_without = 0 if is_ours else self._looks_without + 1
+        if self._looks_without > LOOKS_WITHOUT_FOLDER and not self._stopping:
+            logger.error("%s was removed, or is served by another server: ending", self.root)
+            self._stopping = self._stop_now = True
 
     def _close(self) -> None:
         for run in self.runs.values():
@@ -263,6 +286,7 @@ class Server:
             if now >= next_look:
                 next_look = now + 1.0
                 self._look_after_all(now)
+                self._end_without_folder()
             self._start_runs(now)
             self._deliver()
             if self.desk.sessions or any(not run.has_ended for run in self.runs.values()):

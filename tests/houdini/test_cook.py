@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import time
+from pathlib import Path
 
 import hou
 import numpy as np
@@ -15,6 +17,7 @@ from bridges.houdini import run_parms as parms
 from bridges.houdini.loki_houdini import cook, node_solve
 from bridges.live.client import Client
 from bridges.live.local_server import discovered
+from bridges.live.run_folder import checked_name
 from loki_core.setup_document import write_setup
 from serialization.frame_cache import whole_frames
 from serialization.houdini_files import read_bytes
@@ -34,6 +37,13 @@ def solver(folder, tmp_path, source, setup=None, **values):
     write_setup(setup or sparks(), file)
     given = {parms.SOURCE: "file", parms.FILE: str(file)}
     return loki("solver", folder, (source,), **(given | values))
+
+
+def assert_shows(node, expected):
+    """A node shows the particles of a run without host or server, in single precision."""
+    np.testing.assert_array_equal(
+        by_id(shown(node)["points"])["position"], by_id(expected)["position"].astype(np.float32)
+    )
 
 
 def run_alone(setup, inputs, frames):
@@ -115,11 +125,8 @@ def test_an_input_that_changes_later_is_noticed(folder, tmp_path):
     early = shown(node)["points"].positions.copy()
     late["shift"] = 2.0
     node.cook()
-    expected = run_alone(sparks(), {"seeds": moved}, 5)[5]
     assert not np.array_equal(early, shown(node)["points"].positions)
-    np.testing.assert_array_equal(
-        by_id(shown(node)["points"])["position"], by_id(expected)["position"].astype(np.float32)
-    )
+    assert_shows(node, run_alone(sparks(), {"seeds": moved}, 5)[5])
 
 
 def test_a_change_in_another_session_is_noticed(folder, tmp_path):
@@ -135,10 +142,143 @@ def test_a_change_in_another_session_is_noticed(folder, tmp_path):
     late["shift"] = 3.0
     again = solver(folder, tmp_path, giving(moved))
     again.cook()
-    expected = run_alone(sparks(), {"seeds": moved}, 5)[5]
-    np.testing.assert_array_equal(
-        by_id(shown(again)["points"])["position"], by_id(expected)["position"].astype(np.float32)
-    )
+    assert_shows(again, run_alone(sparks(), {"seeds": moved}, 5)[5])
+
+
+@pytest.mark.parametrize(("first", "then"), [(3, 5), (3, 30), (6, 30)])
+def test_a_change_before_the_last_frame_that_was_sent_is_noticed_further_on(
+    folder, tmp_path, first, then
+):
+    """The frame that is shown was never sent, and those before it have changed."""
+    late = {"shift": 0.0}
+
+    def moved(frame):
+        return seeds(64 + first + then, shift=late["shift"] if frame >= 3 else 0.0)
+
+    node = solver(folder, tmp_path, giving(moved), **{parms.END: 40})
+    hou.setFrame(first)
+    node.cook()
+    late["shift"] = 2.0
+    hou.setFrame(then)
+    node.cook()
+    assert_shows(node, run_alone(sparks(), {"seeds": moved}, then)[then])
+
+
+def test_an_input_that_fails_at_a_frame_is_told_until_it_is_mended(folder, tmp_path):
+    broken = {4}
+
+    def moved(frame):
+        if frame in broken:
+            raise hou.NodeError("the file is not there")
+        return seeds(73, shift=0.1 * frame)
+
+    node = solver(folder, tmp_path, giving(moved))
+    hou.setFrame(3)
+    node.cook()  # what is read ahead is not needed here
+    hou.setFrame(6)
+    told = r'input 1 "seeds" cannot be cooked at frame 4: (.|\n)*the file is not there'
+    for _ in range(2):
+        with pytest.raises(hou.OperationFailed, match=told):
+            node.cook()
+    broken.clear()
+    node.cook()
+    assert_shows(node, run_alone(sparks(), {"seeds": moved}, 6)[6])
+
+
+def test_frames_that_were_lost_or_damaged_are_computed_again(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(74)))
+    hou.setFrame(6)
+    node.cook()
+    cache = folder / cook._solves[node.sessionId()].run_name / "cache"
+    (lost,) = cache.glob("frames/**/000004.loki")
+    expected = run_alone(sparks(), {"seeds": seeds(74)}, 6)
+
+    def check(frame):
+        hou.setFrame(frame)
+        node.cook()
+        assert_shows(node, expected[frame])
+
+    lost.unlink()
+    check(4)
+    cook.forget_all()
+    lost.write_bytes(lost.read_bytes()[:100])
+    check(4)
+    lost.unlink()
+    cook.forget_all()
+    check(6)
+    check(4)
+    shutil.rmtree(cache)
+    check(5)
+
+
+def test_buttons_after_the_run_was_removed(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(75)))
+    hou.setFrame(2)
+    node.cook()
+    shutil.rmtree(folder / cook._solves[node.sessionId()].run_name)
+    cook.reset(node)
+    assert node.errors() == () and shown(node)["points"].point_count
+    with Client(discovered(folder)["endpoint"]) as client:
+        node_solve.remove_run(client, cook._solves[node.sessionId()].run_name)
+    node.parm(parms.END).set(9)
+    hou.setFrame(8)
+    node.cook()
+    with Client(discovered(folder)["endpoint"]) as client:
+        node_solve.remove_run(client, cook._solves[node.sessionId()].run_name)
+    cook.reset(node)
+    assert node.errors() == () and shown(node)["points"].point_count
+
+
+def test_a_finished_run_that_is_cancelled_goes_on(folder, tmp_path):
+    node = solver(folder, tmp_path, giving(seeds(76)), **{parms.END: 3})
+    hou.setFrame(3)
+    node.cook()
+    solve = cook._solves[node.sessionId()]
+    end = time.monotonic() + 60.0
+    while solve.run.state != "finished":
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    cook.cancel(node)
+    node.parm(parms.END).set(5)
+    hou.setFrame(5)
+    node.cook()
+
+
+def test_what_a_server_elsewhere_computes_anew_replaces_what_is_kept_here(folder, tmp_path):
+    late = {"shift": 0.0}
+
+    def moved(frame):
+        return seeds(77, shift=late["shift"] if frame >= 3 else 0.0)
+
+    solver(folder, tmp_path, giving(seeds(77))).cook()  # which starts a server
+    elsewhere = {parms.ENDPOINT: discovered(folder)["endpoint"], parms.CACHE: str(tmp_path / "own")}
+    node = solver(folder, tmp_path, giving(moved), **elsewhere)
+    hou.setFrame(6)
+    node.cook()
+    late["shift"] = 2.0
+    hou.setFrame(3)
+    cook.reset(node)
+    cook.forget_all()
+    again = solver(folder, tmp_path, giving(moved), **elsewhere)
+    expected = run_alone(sparks(), {"seeds": moved}, 6)
+    for frame in (6, 4):
+        hou.setFrame(frame)
+        again.cook()
+        assert_shows(again, expected[frame])
+    late["shift"] = 3.0
+    again.cook()  # frame 4
+    cook.forget_all()
+    hou.setFrame(6)
+    last = solver(folder, tmp_path, giving(moved), **elsewhere)
+    last.cook()
+    assert_shows(last, run_alone(sparks(), {"seeds": moved}, 6)[6])
+
+
+@pytest.mark.parametrize("depth", range(3, 9))
+def test_long_paths_make_names_of_runs(depth):
+    request = node_solve.Request("/obj" + "/geo_a" * depth, sparks(), {}, (1, 2), Path("runs"))
+    name = node_solve.run_name_of(request, "0123456789abcdef")
+    assert checked_name(name) == name
 
 
 def test_an_input_that_is_told_to_stay_is_another_simulation(folder, tmp_path):

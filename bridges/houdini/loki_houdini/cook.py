@@ -16,9 +16,9 @@ import hou
 import numpy as np
 
 from bridges.houdini import run_parms as parms
-from bridges.live.client import ConnectionLost, Refused
+from bridges.live.client import ConnectionLost
 from loki_core.data.voxels import Voxels
-from loki_core.errors import InputError, LokiError, did_you_mean
+from loki_core.errors import FormatError, InputError, LokiError, did_you_mean
 from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute
 from serialization.houdini_streams import geometry_of
@@ -26,7 +26,7 @@ from serialization.houdini_streams import geometry_of
 from . import node_outputs, patterns
 from .geometry_streams import move_points, read_stream, write_streams
 from .node_request import MARK, number, request_of, text, whole
-from .node_solve import NodeSolve, Request, place_of, request_key
+from .node_solve import NodeSolve, Request, place_of, remove_run, request_key
 from .vdb_primitives import add_vdbs
 
 _solves: dict[int, NodeSolve] = {}
@@ -114,6 +114,8 @@ def reset(node: hou.SopNode) -> None:
     if solve is not None:
         try:
             _remove(solve)
+        except (LokiError, OSError) as error:
+            raise hou.OperationFailed(f"its frames cannot be removed: {error}") from error
         finally:
             solve.close()
     with suppress(hou.OperationFailed):  # what goes wrong stands on the node
@@ -125,9 +127,7 @@ def _remove(solve: NodeSolve) -> None:
         solve.remove()
     except ConnectionLost:
         with solve.request.connected() as client:  # a server that goes on with the runs
-            with suppress(Refused):
-                client.attach(solve.run_name).cancel()
-            client.remove(solve.run_name)
+            remove_run(client, solve.run_name)
 
 
 def forget_all() -> None:
@@ -182,7 +182,12 @@ def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None
         solve = _computed(node, request, frame)
     for warning in solve.warnings:
         node.addWarning(warning)
-    streams = solve.streams(frame)
+    try:
+        streams = solve.streams(frame)
+    except (FormatError, OSError):  # somebody removed or damaged it
+        solve.mend(frame)
+        solve = _computed(node, request, frame)
+        streams = solve.streams(frame)
     wanted = text(node, parms.OUTPUT).strip()
     if wanted:
         if wanted not in streams:

@@ -180,7 +180,11 @@ def _input_names(node: hou.SopNode, wanted: list[str]) -> dict[int, str]:
 
 def _reader(node: hou.SopNode, index: int, kind: str, label: str) -> Callable[[int], Any]:
     def read(frame: int) -> Any:
-        geometry = node.inputGeometryAtFrame(frame, index)
+        try:
+            geometry = node.inputGeometryAtFrame(frame, index)
+        except hou.OperationFailed as error:
+            why = error.instanceMessage()
+            raise InputError(f"{label} cannot be cooked at frame {frame}: {why}") from error
         if geometry is None:
             raise InputError(f"{label} has no geometry at frame {frame}")
         stream, remarks = read_stream(geometry, kind, label)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -94,6 +95,12 @@ def request_key(request: Request, given: Mapping[str, Any]) -> str:
     return digest(document_to_send(request.scene), streams, request.frames[0])
 
 
+def run_name_of(request: Request, key: str) -> str:
+    """Return the name of the run of a request, which begins with a letter or a digit."""
+    stem = re.sub(r"[^A-Za-z0-9_-]", "_", request.name)[-LONGEST_NAME:].lstrip("_-")
+    return f"{stem or 'node'}_{key[:12]}"
+
+
 class NodeSolve:
     """The run of one node, while its request stays the same.
 
@@ -107,18 +114,19 @@ class NodeSolve:
     def __init__(self, request: Request, given: Mapping[str, Any], client: Client) -> None:
         self.key, self.place = request_key(request, given), place_of(request)
         self.request = request
-        self.warnings: list[str] = []
+        self.warnings: dict[str, None] = {}  # each once, in their order
         self.client = client
-        stem = re.sub(r"[^A-Za-z0-9_-]", "_", request.name).lstrip("_-")[-LONGEST_NAME:] or "node"
-        self.run_name = f"{stem}_{self.key[:12]}"
+        self.run_name = run_name_of(request, self.key)
         self.cache = request.folder / self.run_name / "cache"
         self._message = ""
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
+        self._failed_input: tuple[int, Exception] | None = None  # frame, and what went wrong
+        self._mended: set[int] = set()  # frames that were lost, and asked for once more
         self._void_from: int | None = None  # frames that a rewind has asked for anew
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
-            self._keeper = FrameKeeper(request.folder / self.run_name, "all")
+            self._keeper = FrameKeeper(self.cache.parent, "all")
         self.frames: set[int] = set()
         if self.cache.is_dir():
             self.frames.update(whole_frames(self.cache))
@@ -129,8 +137,7 @@ class NodeSolve:
         request, (first, last) = self.request, self.request.frames
         if self.client.status(self.run_name)["runs"]:
             return self._attach()
-        self.frames.clear()
-        self._sent.clear()
+        self._forget_frames()
         self._told_last = last
         options: dict[str, Any] = dict(request.options)
         if not request.endpoint:
@@ -142,6 +149,21 @@ class NodeSolve:
             frames=f"{first}-{last}",
             **options,
         )
+
+    def _forget_frames(self) -> None:
+        """Begin with nothing: what is kept here of a run that the server has not is of another."""
+        self.frames.clear()
+        self._sent.clear()
+        (self.cache.parent / SENT).unlink(missing_ok=True)
+        if self._keeper is not None:
+            self._keeper = FrameKeeper(self.cache.parent, "none")
+            shutil.rmtree(self.cache, ignore_errors=True)
+
+    def _begin_anew(self) -> None:
+        """Remove the run, and submit it with the inputs as they are now."""
+        remove_run(self.client, self.run_name)
+        self._failure = self._void_from = None
+        self.run = self._begin(self.request.given())
 
     def _attach(self) -> Run:
         first, last = self.request.frames
@@ -165,7 +187,11 @@ class NodeSolve:
         """Inputs that differ from frame to frame; what is sent of them is noted."""
 
         def noted(name: str, read: Callable[[int], Any], frame: int) -> Any:
-            stream = read(frame)
+            try:
+                stream = read(frame)
+            except Exception as error:
+                self._failed_input = (frame, error)
+                raise
             self._note_sent(frame, name, digest(stream))
             return stream
 
@@ -195,16 +221,28 @@ class NodeSolve:
     def check_inputs(self, frame: int) -> None:
         """Compute frames anew from the first whose animated inputs are no longer what was sent.
 
-        Inputs are compared at this frame; where they differ, at all before it.
+        Inputs are compared at this frame, or at the last before it that was sent; where they
+        differ, at all before that.
         """
-        if not self._has_changed(frame):
+        last = max((one for one in self._sent if one <= frame), default=None)
+        if last is None or not self._has_changed(last):
             return
         changed = next(one for one in sorted(self._sent) if self._has_changed(one))
-        changed = min(changed, max(self.frames, default=self.request.frames[0] - 1) + 1)
         self._sent = {one: sent for one, sent in self._sent.items() if one < changed}
-        self.frames = {one for one in self.frames if one < changed}
-        self._void_from, self._failure = changed, None
-        self.run.rewind(changed, inputs=self._functions())
+        self._rewind(min(changed, max(self.frames, default=self.request.frames[0] - 1) + 1))
+
+    def _rewind(self, frame: int) -> None:
+        """Compute a frame and all after it anew."""
+        try:
+            self.run.rewind(frame, inputs=self._functions())
+        except Refused:  # it has no frame so far, or its frames are lost
+            self._begin_anew()
+            return
+        self.frames = {one for one in self.frames if one < frame}
+        self._void_from, self._failure = frame, None
+        self.warnings.clear()
+        if self._keeper is not None:
+            self._keeper = FrameKeeper(self.cache.parent, frame)
 
     def _has_changed(self, frame: int) -> bool:
         inputs = self.request.inputs
@@ -237,18 +275,40 @@ class NodeSolve:
                 if time.monotonic() - heard > ASK_SECONDS:
                     self._ask_whether_it_goes_on(frame)
                     heard = time.monotonic()
+            except Exception as error:
+                failed = self._failed_input
+                if failed is None or failed[1] is not error or failed[0] <= frame:
+                    raise
+                # else of a frame that was read ahead; those before it are computed without
 
     def _ask_whether_it_goes_on(self, frame: int) -> None:
+        if self._state() in ENDED:
+            self.mend(frame)
+
+    def _state(self) -> str:
+        """The state of the run, as the server has it."""
         found = self.client.status(self.run_name)["runs"]
         if not found:
             raise ConnectionLost("the run was removed by somebody else")
-        if found[0]["state"] in ENDED:
+        return str(found[0]["state"])
+
+    def mend(self, frame: int) -> None:
+        """Compute a frame that was lost or damaged anew, once.
+
+        Raises:
+            RunFailed: It was, and is still not there.
+        """
+        if frame in self._mended:
             raise RunFailed(f"the run has ended without frame {frame}; Resimulate begins anew")
+        self._mended.add(frame)
+        self._rewind(frame)
 
     def _take(self, event: Any) -> None:
         content = event.content
         if event.kind == "warning":
-            self.warnings.append(content["message"])
+            self.warnings[content["message"]] = None
+        elif event.kind == "error":
+            self._failure = RunFailed(content["message"])
         elif event.kind == "rewound":
             self._void_from = None
             self.frames = {one for one in self.frames if one < content["frame"]}
@@ -286,6 +346,8 @@ class NodeSolve:
     def extend(self, request: Request) -> None:
         """Take a request of the same key, which may want more frames."""
         self.request, last = request, request.frames[1]
+        self._failed_input = None
+        self.run.feed_with(self._functions())
         if self.run.state in ENDED and self._failure is None and self._told_last < last:
             self._go_on(self.run)
 
@@ -296,16 +358,18 @@ class NodeSolve:
             run.resume(frames=f"{first}-{last}")
             self._told_last = last
         except Refused:
-            if run.status()["state"] in ENDED:
+            if self._state() in ENDED:
                 raise
             # else another session has just taken it up; what lacks is asked for at its end
 
     def cancel(self) -> None:
         """Stop at the end of the running Task, with a checkpoint."""
+        if self.run.state in ENDED:
+            return
         try:
             self.run.cancel()
         except (Refused, ConnectionLost):
-            return  # it has ended, or nobody is there to be told
+            return  # it was removed, or nobody is there to be told
         self._failure = Cancelled("the simulation was cancelled; Resimulate begins anew")
 
     def remove(self) -> None:
@@ -314,17 +378,31 @@ class NodeSolve:
         Raises:
             ConnectionLost: The server is gone, or the run does not end.
         """
-        self.cancel()
-        end = time.monotonic() + END_SECONDS
-        while self.client.status(self.run_name)["runs"][0]["state"] not in ENDED:
-            if time.monotonic() > end:
-                raise ConnectionLost(f"run {self.run_name} does not end; end its server")
-            time.sleep(POLL_SECONDS)
-        self.client.remove(self.run_name)
+        remove_run(self.client, self.run_name)
+        self._forget_frames()
 
     def close(self) -> None:
         """Let go of the server; what runs goes on there."""
         self.client.close()
+
+
+def remove_run(client: Client, name: str) -> None:
+    """End a run, and remove it and its frames from a server; one that is not there is fine.
+
+    Raises:
+        ConnectionLost: The server is gone, or the run does not end.
+    """
+    found = client.status(name)["runs"]
+    if found and found[0]["state"] not in ENDED:
+        client.attach(name, credit=0).cancel()
+    end = time.monotonic() + END_SECONDS
+    while found and found[0]["state"] not in ENDED:
+        if time.monotonic() > end:
+            raise ConnectionLost(f"run {name} does not end; end its server")
+        time.sleep(POLL_SECONDS)
+        found = client.status(name)["runs"]
+    if found:
+        client.remove(name)
 
 
 def place_of(request: Request) -> tuple[Path, str, str]:
