@@ -61,7 +61,8 @@ class Geometry:
         kinds: What each primitive is.
         offsets: Where the vertices of each primitive begin in `corners`, and their end.
         corners: Vertices of the primitives.
-        volumes: By primitive; so are `packed` and `vdbs`. Files do not give VDBs: hosts do.
+        volumes: By primitive; so are `packed` and `vdbs`. Files do not give VDBs, hosts do: None is
+            one that cannot be used.
         remarks: What could not be carried.
     """
 
@@ -78,7 +79,7 @@ class Geometry:
     )
     volumes: dict[int, VolumePrimitive] = field(default_factory=dict)
     packed: dict[int, PackedPrimitive] = field(default_factory=dict)
-    vdbs: dict[int, Grid] = field(default_factory=dict)
+    vdbs: dict[int, Grid | None] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
 
     def count(self, owner: str) -> int:

@@ -199,7 +199,11 @@ class _Reader:
         count = self._length()
         if count > LONGEST_TEXT:
             raise self._damaged(f"a text of {count} bytes")
-        return bytes(self._take(count)).decode("utf8", "surrogateescape")
+        text = bytes(self._take(count))
+        try:
+            return text.decode("utf8")
+        except UnicodeDecodeError:
+            return text.decode("latin-1")  # as older programs write their paths
 
     def _token(self) -> str:
         number = self._length()

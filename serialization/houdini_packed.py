@@ -31,6 +31,7 @@ def unpacked(geometry: Geometry) -> Geometry:
         parts.append(_content(geometry, packed, number, point, positions[point]))
     whole = concatenated(parts)
     whole.attributes["detail"] = dict(geometry.attributes["detail"])
+    geometry.remarks += [one for one in dict.fromkeys(whole.remarks) if one not in geometry.remarks]
     whole.remarks = geometry.remarks
     return whole
 
@@ -50,7 +51,8 @@ def _content(
             )
             chosen = np.zeros(len(source.kinds), bool)
         else:
-            chosen = np.array([one == text for one in attribute.as_texts()], bool)
+            number_of_text = attribute.texts.index(text) if text in attribute.texts else -2
+            chosen = np.asarray(attribute.values == number_of_text, bool)
         source = selected(source, chosen)
     else:
         everything = np.ones(source.point_count, bool)
@@ -80,6 +82,39 @@ def _move(geometry: Geometry, positions: Array, transform: Array) -> None:
             if attribute.hint in matrices and values.ndim == 2 and values.shape[1] == 3:
                 turned = (values @ matrices[attribute.hint]).astype(values.dtype)
                 geometry.attributes[owner][name] = Attribute(turned, attribute.hint)
+            elif attribute.hint == "quaternion" and values.ndim == 2 and values.shape[1] == 4:
+                turned = _product(_rotation(transform), values).astype(values.dtype)
+                geometry.attributes[owner][name] = Attribute(turned, attribute.hint)
+
+
+def _rotation(transform: Array) -> Array:
+    """The quaternion (x, y, z, w) of the rotation in a transform of row vectors, [3, 3].
+
+    Of the polar decomposition of its transpose; a mirrored one counts without its mirror.
+    """
+    left, _, right = np.linalg.svd(transform.T)
+    matrix = left @ right
+    if np.linalg.det(matrix) < 0.0:
+        matrix = -matrix
+    # the eigenvector of the largest eigenvalue (Bar-Itzhack 2000), which no angle makes ill-posed
+    (xx, xy, xz), (yx, yy, yz), (zx, zy, zz) = matrix
+    symmetric = np.array(
+        [
+            [xx - yy - zz, xy + yx, xz + zx, zy - yz],
+            [xy + yx, yy - xx - zz, yz + zy, xz - zx],
+            [xz + zx, yz + zy, zz - xx - yy, yx - xy],
+            [zy - yz, xz - zx, yx - xy, xx + yy + zz],
+        ]
+    )
+    return np.asarray(np.linalg.eigh(symmetric)[1][:, -1])
+
+
+def _product(first: Array, others: Array) -> Array:
+    """Quaternions (x, y, z, w) [n, 4] after which the first one turns."""
+    vector, scalar = first[:3], first[3]
+    vectors, scalars = others[:, :3], others[:, 3:]
+    turned = scalar * vectors + scalars * vector + np.cross(vector, vectors)
+    return np.concatenate([turned, scalar * scalars - vectors @ vector[:, None]], axis=1)
 
 
 def selected(geometry: Geometry, chosen: Array, points: Array | None = None) -> Geometry:

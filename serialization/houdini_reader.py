@@ -37,15 +37,21 @@ LARGEST_COUNT = 1 << 31
 DEEPEST_PACK = 8  # packed geometry within packed geometry
 
 
-def geometry_of_document(document: Any, depth: int = 0) -> Geometry:
+def geometry_of_document(document: Any) -> Geometry:
     """Return the geometry that a document describes.
 
-    Args:
-        depth: How often it is packed within others.
-
     Raises:
-        FormatError: It is not one, or numbers in it cannot be right.
+        FormatError: It is not one, or something in it cannot be right.
     """
+    try:
+        return _geometry(document, 0)
+    except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
+        what = f"{type(error).__name__}: {str(error)[:200]}"
+        raise FormatError(f"no Houdini geometry, or damaged: {what}") from error
+
+
+def _geometry(document: Any, depth: int) -> Geometry:
+    """Read a document that is packed so many times within others."""
     if depth > DEEPEST_PACK:
         raise FormatError(f"geometry is packed more than {DEEPEST_PACK} times")
     if not isinstance(document, (list, dict)):
@@ -137,6 +143,8 @@ class _PrimitiveReader:
         elif kind == "Tetrahedron_run":
             values = pairs(body, kind)
             count, first = _whole(values, "nprimitives"), _whole(values, "startvertex")
+            if 4 * count > len(self.geometry.vertex_points):
+                raise FormatError(f"{count} tetrahedra have more vertices than there are")
             self._add(TETRAHEDRON, np.full(count, 4), np.arange(first, first + 4 * count))
         elif kind == "run":
             names = list(head.get("varyingfields", []))
@@ -185,7 +193,7 @@ class _PrimitiveReader:
     def _embedded(self, values: dict[str, Any]) -> Geometry | None:
         key = str(pairs(values.get("parameters", {}), "packed parameters").get("embedded"))
         if key in self.shared and key not in self.embedded:
-            self.embedded[key] = geometry_of_document(self.shared[key], self.depth + 1)
+            self.embedded[key] = _geometry(self.shared[key], self.depth + 1)
         return self.embedded.get(key)
 
     def _packed(self, kind: str, values: dict[str, Any]) -> PackedPrimitive:

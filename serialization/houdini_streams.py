@@ -14,7 +14,9 @@ with the stream as a detail text; what an attribute cannot say of its channel, w
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -110,8 +112,8 @@ def stream_of(geometry: Geometry, kind: str = "any", *, label: str = "input") ->
     """Return the stream of one type that a geometry has.
 
     Args:
-        kind: Name of a type of stream; "any" takes the only one that is there. Every geometry can
-            be "points", and polylines a "wireframe".
+        kind: Name of a type of stream; "any" takes the only one that is there, and "mesh" the only
+            one that is no voxels. Every geometry can be "points", and polylines a "wireframe".
 
     Raises:
         InputError: There is none of that type, or more than one to choose from.
@@ -123,16 +125,20 @@ def stream_of(geometry: Geometry, kind: str = "any", *, label: str = "input") ->
     found = streams_of(geometry)
     if kind == "wireframe" and "curves" in found:
         return _wireframe(found["curves"])
-    if kind == "any":
-        shapes = [name for name in found if name != "points"]
+    if kind in ("any", "mesh"):
+        left_out = ("points",) if kind == "any" else ("points", "voxels")
+        shapes = [name for name in found if name not in left_out]
         if len(shapes) > 1:
             raise InputError(
                 f"{label} holds {', '.join(shapes)}: split it, or say in the graph which type the "
                 "input expects"
             )
-        if not shapes and found["points"].point_count == 0 and len(geometry.kinds):
-            raise InputError(f"{label} holds nothing that is carried: {geometry.remarks}")
-        return found[shapes[0]] if shapes else found["points"]
+        points = found.get("points")
+        if not shapes and (points is None or (points.point_count == 0 and len(geometry.kinds))):
+            remarks = "".join(f"; {remark}" for remark in geometry.remarks)
+            holds = ", ".join(name for name in found if name != "points") or "nothing"
+            raise InputError(f"{label} holds {holds} that is carried as {kind}{remarks}")
+        return found[shapes[0]] if shapes else points
     if kind not in found:
         raise InputError(f"{label} holds {', '.join(found)}; expected {kind}")
     return found[kind]
@@ -420,10 +426,11 @@ class _Attributes:
 
     def _give(self, location: str, name: str, values: Array, transform: str) -> None:
         note = self.types.get(f"{location}:{name}", {})
-        wanted = str(note.get("name", ATTRIBUTE_OF.get(name, name)))
+        wanted = _houdini_name(str(note.get("name", ATTRIBUTE_OF.get(name, name))))
         is_group = values.dtype == np.bool_ and values.ndim == 1 and location != "detail"
         taken = self.geometry.groups[location] if is_group else self.geometry.attributes[location]
-        attribute = wanted if wanted not in taken else f"loki.{location}.{name}"
+        others = (f"{wanted}_{number}" for number in itertools.count(2))
+        attribute = next(one for one in itertools.chain([wanted], others) if one not in taken)
         entry = {
             "location": location,
             "name": name,
@@ -465,6 +472,12 @@ class _Attributes:
         elif self.single and values.dtype == np.float64:
             flat = flat.astype(np.float32)
         return Attribute(np.ascontiguousarray(flat), hint)
+
+
+def _houdini_name(name: str) -> str:
+    """What Houdini can call an attribute or a group: letters, digits and underscores."""
+    plain = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return f"_{plain}" if plain[:1].isdigit() else plain
 
 
 def _types_of(stream: Mesh) -> dict[str, dict[str, Any]]:

@@ -16,6 +16,7 @@ from loki_core.data.voxels import Voxels
 from serialization.houdini_geometry import VDB, VOLUME, Attribute, Geometry
 from serialization.houdini_volume import VolumePrimitive
 from serialization.vdb_grid import Grid, joined
+from serialization.vdb_sequence import centred_values
 
 Array = npt.NDArray[Any]
 
@@ -58,6 +59,8 @@ def voxels_of_vdbs(geometry: Geometry) -> Voxels | None:
     """Return the VDBs of a geometry that lie on the lattice of the first; None without any."""
     grids: list[Grid] = []
     for _, grid in sorted(geometry.vdbs.items()):
+        if grid is None:
+            continue
         if geometry.volumes:
             geometry.remarks.append(f'not carried: VDB "{grid.name}", beside volumes: split them')
         elif grid.name in [one.name for one in grids] or not (
@@ -71,7 +74,7 @@ def voxels_of_vdbs(geometry: Geometry) -> Voxels | None:
     unread = int((geometry.kinds == VDB).sum()) - len(geometry.vdbs)
     if unread:
         geometry.remarks.append(
-            f"not carried: {unread} VDBs, which files of geometry do not give: use .vdb files"
+            f"not carried: {unread} VDBs, whose voxels are not read here: use .vdb files"
         )
     return _as_channels(joined(grids)) if grids else None
 
@@ -127,10 +130,18 @@ def geometry_of_voxels(voxels: Voxels) -> Geometry:
         if voxels.block_count == 0:
             geometry.remarks.append(f'channel "{channel}" is empty')
             continue
-        dense = voxels.to_dense(channel).astype(np.float32)
         if stored.location == "face":
-            dense = _at_centres(dense, stored.background)
+            centred = Voxels(
+                voxels.coords,
+                voxels.voxel_size,
+                origin=voxels.origin,
+                block_resolution=voxels.block_resolution,
+            )
+            centred.set_channel(channel, centred_values(voxels, channel))
+            dense = centred.to_dense(channel).astype(np.float32)
             geometry.remarks.append(f'channel "{channel}" was on faces, and is at centres')
+        else:
+            dense = voxels.to_dense(channel).astype(np.float32)
         stem = NAME_OF.get(channel, channel)
         for component, values in enumerate(dense):
             suffix = AXES[component] if len(dense) == 3 else str(component)
@@ -147,14 +158,3 @@ def geometry_of_voxels(voxels: Voxels) -> Geometry:
     index = np.arange(count, dtype=np.int32)
     geometry.attributes["primitive"]["name"] = Attribute(index, "", names)
     return geometry
-
-
-def _at_centres(faces: Array, background: float) -> Array:
-    """The mean of the lower and the upper face of each voxel, [3, nx, ny, nz]."""
-    centres = np.empty_like(faces)
-    for axis in range(3):
-        shape = [1 if k == axis else n for k, n in enumerate(faces.shape[1:])]
-        end = np.full(shape, background, faces.dtype)
-        upper = np.concatenate([np.delete(faces[axis], 0, axis), end], axis=axis)
-        centres[axis] = 0.5 * (faces[axis] + upper)
-    return centres

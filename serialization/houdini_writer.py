@@ -19,6 +19,7 @@ from serialization.houdini_geometry import (
     Attribute,
     Geometry,
 )
+from serialization.houdini_packed import selected
 from serialization.houdini_volume import volume_document
 
 FILE_VERSION = "18.5.408"  # whose files the forms that are written are known from
@@ -27,6 +28,9 @@ STORAGE_OF = {np.dtype(dtype): name for name, dtype in STORAGES.items()}
 
 def document_of(geometry: Geometry) -> list[Any]:
     """Return the document of a geometry."""
+    if not np.array_equal(geometry.corners, np.arange(len(geometry.vertex_points))):
+        everything = np.ones(len(geometry.kinds), bool)
+        geometry = selected(geometry, everything, points=np.ones(geometry.point_count, bool))
     attributes: list[Any] = []
     for owner in ("vertex", "point", "primitive", "detail"):
         items = [_attribute_document(n, a) for n, a in geometry.attributes[owner].items()]
@@ -77,8 +81,6 @@ def _primitive_documents(geometry: Geometry) -> list[Any]:
             continue
         corners = geometry.corners[geometry.offsets[begin] : geometry.offsets[end]]
         first = int(corners[0]) if len(corners) else 0
-        if not np.array_equal(corners, np.arange(first, first + len(corners))):
-            raise FormatError("vertices of primitives that are written follow one another")
         kind = int(kinds[begin])
         if kind in (POLYGON, POLYLINE):
             sizes = np.diff(geometry.offsets[begin : end + 1])

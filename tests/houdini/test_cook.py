@@ -424,6 +424,33 @@ def test_host_to_loki_converts_and_names(folder, tmp_path):
     assert_same(found, dressed("surface"))
 
 
+def test_host_to_loki_takes_the_attributes_of_houdinis_names(folder):
+    given = lk.Points(np.eye(3))
+    for name, value in {"velocity": np.eye(3), "color": np.eye(3), "radius": np.ones(3)}.items():
+        given.set_channel("point", name, value)
+    node = loki("host_to_loki", folder, (giving(given),), **{parms.ATTRIBUTES: "* ^v ^pscale"})
+    node.cook()
+    kept = set(read_bytes(node.geometry().data()).attributes["point"])
+    assert kept == {"P", "Cd"}
+
+
+def test_a_template_takes_a_mesh(folder):
+    node = loki("template_fountain", folder, (giving(dressed("surface")),))
+    hou.setFrame(2)
+    node.cook()
+    assert shown(node)["points"].point_count
+
+
+def test_what_host_to_loki_says_stays_there(folder, tmp_path):
+    named = loki("host_to_loki", folder, (giving(seeds(78)),), **{parms.STREAM: "seeds"})
+    node = solver(folder, tmp_path, named)
+    node.cook()
+    assert node.geometry().findGlobalAttrib("loki_input") is None
+    wrong = loki("to_host", folder, (node,), **{parms.OUTPUT: "nope"})
+    with pytest.raises(hou.OperationFailed, match=f'no output "nope"; there is {OBJECT}'):
+        wrong.cook()
+
+
 def test_three_nodes_are_one_solver(folder, tmp_path):
     file = tmp_path / "sparks.loki.json"
     write_setup(sparks(), file)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hou
+import numpy as np
 import pytest
 
 from bridges.houdini.loki_houdini.geometry_streams import move_points, read_stream, write_streams
+from loki_core.data.points import Points
 from loki_core.errors import InputError
 from tests.host_contract import SINGLE, TYPES, assert_same, check_there_and_back, dressed
 
@@ -40,3 +42,22 @@ def test_points_of_a_geometry_are_moved():
     assert_same(take(geometry), moved)
     with pytest.raises(InputError, match="12 points and the result 0"):
         move_points(geometry, dressed("no points"))
+
+
+def particles(ids):
+    made = Points(np.arange(12.0).reshape(4, 3))
+    made.set_channel("point", "id", np.array(ids, np.int64))
+    return made
+
+
+def test_particles_are_moved_by_the_points_they_began_as():
+    given = particles([70, 71, 72, 73])
+    geometry = give(given)
+    move_points(geometry, particles([2, 0, 3, 1]), single=False)
+    moved = take(geometry)
+    np.testing.assert_array_equal(moved.positions[:, 0], [3.0, 9.0, 0.0, 6.0])
+    assert moved.channels["point"]["id"].tolist() == [70, 71, 72, 73]  # they keep their own
+    move_points(geometry, given, single=False)  # carried through by a graph
+    assert_same(take(geometry), given)
+    with pytest.raises(InputError, match="came later, in the place of others"):
+        move_points(geometry, particles([2, 0, 4, 1]))

@@ -27,7 +27,10 @@ def differences(folder: Path, text: str) -> list[str]:
     shutil.copy(stub, folder / "stubs" / "hou" / "__init__.pyi")
     (folder / "fake" / "hou.py").write_text(text, encoding="utf-8")
     settings = folder / "mypy.ini"
-    settings.write_text("[mypy]\n[mypy-pxr.*]\nignore_missing_imports = true\n")
+    settings.write_text(
+        "[mypy]\n[mypy-pxr.*,PySide2.*,PySide6.*]\n"
+        "ignore_missing_imports = true\nfollow_imports = skip\nfollow_imports_for_stubs = true\n"
+    )
     options = (
         "--mypy-config-file",
         str(settings),

@@ -167,6 +167,11 @@ def test_what_cannot_be_read_is_an_error(monkeypatch):
         patch.setattr(hou.VDB, "indexToPos", turned)
         with pytest.raises(InputError, match='VDB "density" has no cubes along the axes'):
             taken(geometry)
+        beside = hou.Geometry()
+        write_streams(beside, {"out": unit_sphere(8, 4)})
+        beside.merge(geometry)
+        stream, remarks = read_stream(beside, "any", "input")
+        assert stream.type_name == "surface" and "no cubes" in remarks[0]
     with monkeypatch.context() as patch:
         patch.setattr(hou.VDB, "voxelRangeAsFloat", lambda self, range: (0.0,) * 7)
         with pytest.raises(InputError, match=r'"density" gave 7 values for a box of \['):

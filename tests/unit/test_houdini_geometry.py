@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 from pathlib import Path
 
@@ -33,9 +34,10 @@ from serialization.houdini_geometry import (
     PackedPrimitive,
 )
 from serialization.houdini_json import MAGIC, decode, encode_binary
-from serialization.houdini_packed import selected
+from serialization.houdini_packed import selected, unpacked
 from serialization.houdini_reader import geometry_of_document
 from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
+from serialization.vdb_sequence import grids_of
 from tests.host_contract import TYPES, assert_same, dressed
 
 HERE = os.environ.get("LOKI_HOUDINI_FILES", "")
@@ -202,12 +204,105 @@ def test_volumes_are_voxels():
         np.testing.assert_array_equal(again.to_dense(name), smoke.to_dense(name).astype(np.float32))
 
 
+def test_a_mesh_is_whatever_is_no_field():
+    ball = dressed("surface")
+    assert_same(stream_of(geometry_of(ball), "mesh"), ball)
+    assert stream_of(geometry_of(dressed("points")), "mesh").type_name == "points"
+    field = geometry_of(lk.Voxels.from_dense(np.ones((8, 8, 8), np.float32), (0, 0, 0), 1.0))
+    with pytest.raises(InputError, match="input holds voxels that is carried as mesh"):
+        stream_of(field, "mesh")
+
+
+def test_velocities_on_faces_are_the_same_as_volumes_and_as_vdbs():
+    voxels = lk.Voxels([[0, 0, 0]], 0.5)
+    voxels.set_channel("velocity", np.ones((1, 3, 8, 8, 8), np.float32), location="face")
+    again = stream_of(geometry_of(voxels))
+    grids = grids_of(voxels).voxels
+    np.testing.assert_array_equal(again.to_dense("velocity"), grids.to_dense("velocity"))
+
+
+def test_names_that_houdini_does_not_know_are_others_there():
+    points = lk.Points(np.eye(3))
+    names = ("velocity", "v", "my channel/1", "2nd", "heat.x", "heat_x")
+    for number, name in enumerate(names):
+        points.set_channel("point", name, np.full(3, float(number)))
+    made = geometry_of(points)
+    assert all(re.fullmatch(r"[A-Za-z_]\w*", one) for one in made.attributes["point"])
+    assert_same(stream_of(made), points)
+
+
+def test_texts_of_older_programs_are_read():
+    document = ["pointcount", "K\u00fcste"]
+    data = b"".join(encode_binary(document)).replace("\u00fc".encode(), b"\xfc")
+    data = data.replace(b"\x27\x06K", b"\x27\x05K")
+    assert decode(data) == document
+
+
+def test_vertices_in_any_order_are_written():
+    made = geometry_of(lk.Surface(np.eye(6, 3), [0, 3, 6], [0, 1, 2, 3, 4, 5]))
+    made.attributes["vertex"]["u"] = Attribute(np.arange(6.0))
+    other = selected(made, np.ones(2, bool), points=np.ones(6, bool))
+    other.corners = np.array([3, 4, 5, 0, 1, 2])  # as after a Sort
+    again = read_bytes(write_bytes(other))
+    assert again.vertex_points.tolist() == other.vertex_points[other.corners].tolist()
+    assert again.attributes["vertex"]["u"].values.tolist() == [3, 4, 5, 0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    "primitive",
+    [
+        [["type", "p_r"], ["s_v", 0, "n_p", 1, "r_v", [3]]],
+        [["type", "Volume"], ["res", [1, 1, 1]]],
+        [["type", "Tetrahedron_run"], ["startvertex", 0, "nprimitives", 1 << 30]],
+        [["type", "run", "varyingfields", 3], [[1]]],
+        [3, 4],
+    ],
+)
+def test_primitives_of_no_sense_are_told(primitive):
+    with pytest.raises(FormatError):
+        geometry(3, [placed(np.eye(3))], [0, 1, 2], [primitive], count=1)
+
+
+@pytest.mark.parametrize("group", [[3], [["name", "a"]], [["name", "a"], ["selection", [1]]], 5])
+def test_groups_of_no_sense_are_told(group):
+    with pytest.raises(FormatError):
+        geometry(3, [placed(np.eye(3))], pointgroups=[group])
+
+
+def test_orientations_in_packed_geometry_turn_with_it():
+    inner = geometry_of(dressed("points"))
+    angle = 0.7
+    turn = np.array(
+        [[np.cos(angle), np.sin(angle), 0], [-np.sin(angle), np.cos(angle), 0], [0, 0, 1]]
+    )  # of row vectors, about z
+    rng = np.random.default_rng(2)
+    orient = rng.normal(size=(inner.point_count, 4))
+    orient /= np.linalg.norm(orient, axis=1, keepdims=True)
+    inner.attributes["point"]["orient"] = Attribute(orient, "quaternion")
+    inner.remarks.append("not carried: 3 primitives of type NURBSCurve")
+    packed = Geometry(point_count=1)
+    packed.attributes["point"]["P"] = Attribute(np.zeros((1, 3), np.float32), "point")
+    packed.set_primitives(PACKED, np.ones(1, np.int64), np.zeros(1, np.int64))
+    packed.packed[0] = PackedPrimitive(inner, 2.0 * turn, np.zeros(3))
+    found = unpacked(packed).attributes["point"]["orient"].values
+    vectors = rng.normal(size=(inner.point_count, 3))
+    np.testing.assert_allclose(turned(found, vectors), turned(orient, vectors) @ turn, atol=1e-12)
+    assert packed.remarks == ["not carried: 3 primitives of type NURBSCurve"]
+
+
+def turned(quaternions, vectors):
+    """q v q*, of quaternions (x, y, z, w)."""
+    axis, w = quaternions[:, :3], quaternions[:, 3:]
+    across = 2.0 * np.cross(axis, vectors)
+    return vectors + w * across + np.cross(axis, across)
+
+
 def test_vdbs_of_a_file_are_left_out_and_told():
     vdb = [["type", "VDB"], ["vertex", 0, "vdb", [0, "BDV "], "vdbvis", {}]]
     corner = [["type", "PolygonCurve"], ["vertex", [1, 2]]]
     alone = geometry(1, [placed(np.eye(1, 3))], [0], [vdb], count=1)
-    told = "not carried: 1 VDBs, which files of geometry do not give: use .vdb files"
-    with pytest.raises(InputError, match=rf"input holds nothing that is carried: .*{told}"):
+    told = "not carried: 1 VDBs, whose voxels are not read here: use .vdb files"
+    with pytest.raises(InputError, match=f"input holds nothing that is carried as any; {told}"):
         stream_of(alone)
     beside = geometry(3, [placed(np.eye(3))], [0, 1, 2], [vdb, corner], count=2)
     assert stream_of(beside).point_count == 2

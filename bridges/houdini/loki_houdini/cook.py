@@ -23,9 +23,9 @@ from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute
 from serialization.houdini_streams import geometry_of
 
-from . import node_outputs, patterns
-from .geometry_streams import move_points, read_stream, write_streams
-from .node_request import MARK, number, request_of, text, whole
+from . import node_outputs
+from .geometry_streams import MARK, move_points, read_stream, write_streams
+from .node_request import number, request_of, text, whole
 from .node_solve import NodeSolve, Request, place_of, remove_run, request_key
 from .vdb_primitives import add_vdbs
 
@@ -62,14 +62,14 @@ def cook_host_to_loki(node: hou.SopNode) -> None:
         if source is None:
             raise InputError("there is no geometry to convert: connect the first input")
         kind, group = text(node, parms.KIND, "any"), text(node, parms.GROUP)
-        stream, remarks = read_stream(source, kind, "the input", group=group)
+        attributes = text(node, parms.ATTRIBUTES, "*")
+        stream, remarks = read_stream(source, kind, "the input", group=group, attributes=attributes)
         for remark in remarks:
             node.addMessage(remark)
         for severity, message in stream.check("the input"):
             if severity == "error":
                 raise InputError(message)
             node.addWarning(message)
-        _keep_channels(stream, text(node, parms.ATTRIBUTES, "*"))
         made = geometry_of(stream)
         name = text(node, parms.STREAM).strip() or node.name()
         made.attributes["detail"][MARK] = Attribute(np.zeros(1, np.int32), "", [name])
@@ -201,6 +201,7 @@ def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None
             raise InputError(f"points are moved by one output: choose one of {known}")
         move_points(geometry, next(iter(streams.values())))
         return
+    has_many = len(streams) > 1
     if has_vdbs and text(node, parms.VOLUMES, "vdb") == "vdb":
         fields = {name: one for name, one in streams.items() if isinstance(one, Voxels)}
         streams = {name: one for name, one in streams.items() if name not in fields}
@@ -208,7 +209,7 @@ def _show(node: hou.SopNode, request: Request, *, has_vdbs: bool = True) -> None
         fields = {}
     for remark in write_streams(geometry, streams):
         node.addMessage(remark)
-    add_vdbs(geometry, fields)
+    add_vdbs(geometry, fields, are_named=has_many)
 
 
 def _computed(node: hou.SopNode, request: Request, frame: int) -> NodeSolve:
@@ -249,11 +250,3 @@ def _solve_of(node: hou.SopNode, request: Request) -> NodeSolve:
     # the stub does not say what it is called with
     node.addEventCallback((hou.nodeEventType.BeingDeleted,), _on_deleted)  # pyright: ignore[reportUnknownMemberType]
     return solve
-
-
-def _keep_channels(stream: Any, pattern: str) -> None:
-    if isinstance(stream, Voxels):
-        return
-    for channels in stream.channels.values():
-        for name in set(channels) - patterns.matching(pattern, channels):
-            del channels[name]

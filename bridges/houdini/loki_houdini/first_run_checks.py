@@ -328,7 +328,7 @@ def simulated(node: hou.SopNode, place: Place) -> str:
     told: dict[int, Any] = {}
     for frame in range(1, FRAMES + 1):
         hou.setFrame(frame)
-        told[frame] = read_bytes(cooked(node).data())
+        told[frame] = cooked(node).freeze()
     folders = [path.parent for path in place.runs.glob("*/cache")]
     if len(folders) != 1:
         raise CheckFailed(f"{len(folders)} runs lie in the folder; expected one")
@@ -344,7 +344,7 @@ def simulated(node: hou.SopNode, place: Place) -> str:
                 raise CheckFailed(f"frame {frame} of {name} is not that of wtloki run")
         if len(names) == 1 and not isinstance(exact := cached.read(frame, names[0]), Voxels):
             expected = stream_of(geometry_of(exact, single=True))
-            found = contract.differences(expected, stream_of(geometry))
+            found = contract.differences(expected, taken(geometry))
             demand([f"frame {frame}: {one}" for one in found])
     return f"{FRAMES} frames, the same as those of wtloki run"
 

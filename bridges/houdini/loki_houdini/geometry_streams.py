@@ -14,21 +14,25 @@ import hou
 import numpy as np
 import numpy.typing as npt
 
+from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from serialization.houdini_files import read_bytes, write_bytes
 from serialization.houdini_geometry import Attribute, Geometry
-from serialization.houdini_streams import geometry_of, merged, stream_of
+from serialization.houdini_streams import OUTPUT, geometry_of, merged, stream_of
 
-from .node_outputs import chosen
+from .node_outputs import chosen, keep_attributes
 from .vdb_primitives import read_vdbs
+
+MARK = "loki_input"
+"""The detail attribute by which Host to Loki says for which input its geometry is."""
 
 FLOATS = {"float16": "Float16", "float32": "Float32", "float64": "Float64"}
 INTS = {"int8": "Int8", "uint8": "UInt8", "int16": "Int16", "int32": "Int32", "int64": "Int64"}
 
 
 def read_stream(
-    geometry: hou.Geometry, kind: str, label: str, *, group: str = ""
+    geometry: hou.Geometry, kind: str, label: str, *, group: str = "", attributes: str = "*"
 ) -> tuple[Any, list[str]]:
     """Return the stream of a node's geometry, and what could not be carried.
 
@@ -36,6 +40,7 @@ def read_stream(
         kind: Type of stream that is expected, or "any".
         label: What errors call it.
         group: Pattern of the groups that are taken; empty is all.
+        attributes: Pattern of the attributes and groups that are carried.
 
     Raises:
         InputError: It has no primitives of that type, or of several types.
@@ -43,6 +48,9 @@ def read_stream(
     found = read_bytes(geometry.data())
     read_vdbs(geometry, found)
     found = chosen(found, group)
+    keep_attributes(found, attributes)
+    for mark in (MARK, OUTPUT):  # which are of the nodes, not of the stream
+        found.attributes["detail"].pop(mark, None)
     stream = stream_of(found, kind, label=label)
     return stream, [f"{label}: {remark}" for remark in found.remarks]
 
@@ -53,11 +61,15 @@ def write_streams(
     """Show streams in a node's geometry; returns what could not be carried.
 
     Args:
-        streams: By the name that the attribute `loki_output` says, if there are several.
+        streams: By the name that the attribute `loki_output` says: of points and primitives if
+            there are several, else of the detail.
         single: Whether doubles become single precision.
     """
     parts = [(name, geometry_of(stream, single=single)) for name, stream in streams.items()]
     remarks = [f"{name}: {remark}" for name, part in parts for remark in part.remarks]
+    if len(parts) == 1:
+        name, part = parts[0]
+        part.attributes["detail"][OUTPUT] = Attribute(np.zeros(1, np.int32), "", [name])
     geometry.load(write_bytes(merged(parts) if parts else Geometry()))
     return remarks
 
@@ -76,20 +88,35 @@ def move_points(geometry: hou.Geometry, stream: Any, *, single: bool = True) -> 
             f"the first input has {geometry.pointCount()} points and the result "
             f"{wanted.point_count}; turn Move Points of First Input off"
         )
-    order = _order_of_input(wanted)
+    order = _order_of_input(geometry, wanted) if isinstance(stream, Points) else None
     for name, attribute in wanted.attributes["point"].items():
+        if name == "id" and geometry.findPointAttrib("id") is not None:
+            continue  # the points keep their own
         values = attribute.values if order is None else attribute.values[order]
         _set_points(geometry, name, Attribute(values, attribute.hint, attribute.texts))
 
 
-def _order_of_input(geometry: Geometry) -> npt.NDArray[np.intp] | None:
-    """Particles are sorted by place; their ids are the numbers of the points they began as."""
-    ids = geometry.attributes["point"].get("id")
+def _order_of_input(geometry: hou.Geometry, wanted: Geometry) -> npt.NDArray[np.intp] | None:
+    """Particles are sorted by place; their ids are the numbers of the points they began as.
+
+    Raises:
+        InputError: Some of them began as something else.
+    """
+    ids = wanted.attributes["point"].get("id")
     if ids is None or ids.values.dtype.kind not in "iu" or ids.values.ndim != 1:
         return None
+    own = geometry.findPointAttrib("id")
+    if own is not None and own.size() == 1 and own.dataType() == hou.attribData.Int:
+        stored = geometry.pointIntAttribValuesAsString("id", hou.numericData.Int64)
+        if np.array_equal(np.frombuffer(stored, np.int64), ids.values):
+            return None  # they were carried through as they are
     order = np.argsort(ids.values, kind="stable")
-    is_input = np.array_equal(ids.values[order], np.arange(len(order)))
-    return order if is_input else None
+    if not np.array_equal(ids.values[order], np.arange(len(order))):
+        raise InputError(
+            "the result has particles that came later, in the place of others: turn Move Points "
+            "of First Input off"
+        )
+    return order
 
 
 def _set_points(geometry: hou.Geometry, name: str, attribute: Attribute) -> None:

@@ -48,16 +48,21 @@ def output_of(geometry: Geometry, name: str) -> Geometry:
         return geometry
     of_points = geometry.attributes["point"].get(OUTPUT)
     if of_points is None or of_points.texts is None:
+        only = geometry.attributes["detail"].get(OUTPUT)
+        if only is not None and only.texts is not None and only.as_texts() != [name]:
+            raise InputError(f'there is no output "{name}"; there is {only.as_texts()[0]}')
         return geometry  # a graph with one output gives it as it is
     if name not in of_points.texts:
         hint = did_you_mean(name, of_points.texts)
         raise InputError(f'there is no output "{name}"{hint}')
     flags: dict[str, npt.NDArray[np.bool_]] = {}
     for owner in ("point", "primitive"):
-        attribute = geometry.attributes[owner][OUTPUT]
-        is_it = name in (attribute.texts or ())
-        number = (attribute.texts or []).index(name) if is_it else -2
-        flags[owner] = np.asarray(attribute.values == number, bool)
+        attribute = geometry.attributes[owner].get(OUTPUT)
+        texts = [] if attribute is None else attribute.texts or []
+        if attribute is None or name not in texts:
+            flags[owner] = np.zeros(geometry.count(owner), bool)
+        else:
+            flags[owner] = np.asarray(attribute.values == texts.index(name), bool)
     return selected(geometry, flags["primitive"], points=flags["point"])
 
 

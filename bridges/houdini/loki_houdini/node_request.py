@@ -18,11 +18,8 @@ from loki_graph.graph_document import load_document_file
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.templates import find_template
 
-from .geometry_streams import read_stream
+from .geometry_streams import MARK, read_stream
 from .node_solve import Input, Request
-
-MARK = "loki_input"
-"""The detail attribute by which Host to Loki says for which input its geometry is."""
 
 
 def request_of(node: hou.SopNode, template: str = "") -> Request:
@@ -175,7 +172,11 @@ def _input_names(node: hou.SopNode, wanted: list[str]) -> dict[int, str]:
             raise InputError(f"input {index + 1} is connected, and has no geometry")
         names[index] = _marked(geometry) or text(node, f"{parms.INPUT}{index + 1}").strip()
     left = [name for name in wanted if name not in names.values()]
-    return {index: name or (left.pop(0) if left else "") for index, name in names.items()}
+    for index, name in names.items():
+        if not name and not left:
+            raise InputError(f"input {index + 1} is one more than the scene has")
+        names[index] = name or left.pop(0)
+    return names
 
 
 def _reader(node: hou.SopNode, index: int, kind: str, label: str) -> Callable[[int], Any]:

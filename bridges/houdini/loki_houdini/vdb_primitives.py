@@ -22,6 +22,7 @@ import numpy.typing as npt
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from serialization.houdini_geometry import VDB, Geometry
+from serialization.houdini_streams import OUTPUT
 from serialization.houdini_voxels import NAME_OF, TOLERANCE
 from serialization.vdb_grid import LEAF, Grid, blocks_of
 from serialization.vdb_sequence import grids_of
@@ -34,15 +35,23 @@ MAX_VOXELS = 1 << 30  # in the box of a VDB; some minutes
 # -- out of Loki ---------------------------------------------------------------------------------
 
 
-def add_vdbs(geometry: hou.Geometry, fields: Mapping[str, Voxels]) -> None:
-    """Add fields to a node's geometry as VDBs, one for each channel."""
-    for voxels in fields.values():
+def add_vdbs(
+    geometry: hou.Geometry, fields: Mapping[str, Voxels], *, are_named: bool = False
+) -> None:
+    """Add fields to a node's geometry as VDBs, one for each channel.
+
+    Args:
+        are_named: Whether the attribute `loki_output` says of which output they are.
+    """
+    for name, voxels in fields.items():
         handle, path = tempfile.mkstemp(suffix=".vdb")
         os.close(handle)
         try:
             _write(path, voxels)
             read = hou.Geometry()
             read.loadFromFile(path)
+            if are_named:
+                read.addAttrib(hou.attribType.Prim, OUTPUT, name)
             geometry.merge(read)
         finally:
             os.unlink(path)
@@ -64,13 +73,17 @@ def _write(path: str, voxels: Voxels) -> None:
 def read_vdbs(source: hou.Geometry, geometry: Geometry) -> None:
     """Give a geometry that was read of a node the VDBs that are in it.
 
-    Raises:
-        InputError: One is turned, tapered, of points, or of too many voxels.
+    Those that are turned, of points, or of too many voxels are left out, with a remark.
     """
     for number in np.flatnonzero(geometry.kinds == VDB).tolist():
         primitive = source.prim(number)
-        if isinstance(primitive, hou.VDB):
+        if not isinstance(primitive, hou.VDB):
+            continue
+        try:
             geometry.vdbs[number] = _grid(primitive, source)
+        except InputError as error:
+            geometry.vdbs[number] = None
+            geometry.remarks.append(f"not carried: {error}")
 
 
 def _grid(primitive: hou.VDB, source: hou.Geometry) -> Grid:

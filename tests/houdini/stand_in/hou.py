@@ -80,6 +80,12 @@ class attribScope:
     Private = EnumValue("Private")
 
 
+class attribData:
+    Int = EnumValue("Int")
+    Float = EnumValue("Float")
+    String = EnumValue("String")
+
+
 class severityType:
     Message = EnumValue("Message")
     Warning = EnumValue("Warning")
@@ -208,6 +214,11 @@ class Attrib:
 
     def size(self):
         return int(np.prod(self._values.values.shape[1:]))
+
+    def dataType(self):
+        if self._values.texts is not None:
+            return attribData.String
+        return attribData.Float if self._values.values.dtype.kind == "f" else attribData.Int
 
 
 class Geometry:
