@@ -177,8 +177,8 @@ def server_parms() -> list[Parm]:
             "Cache Folder",
             "directory",
             ("$HIP/loki",),
-            help="Where a solver on this machine keeps runs and their frames.",
-            disable_when=f'{{ {ENDPOINT} != "" }}',
+            help="Where frames are kept: runs of a solver on this machine, and copies of what a "
+            "server elsewhere has computed.",
         ),
         Parm(
             RANKS,

@@ -72,7 +72,7 @@ def ensure_server(
             stdout=out,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # the host's Ctrl-C and its end are not the server's
-            env=_environment(words[0]),
+            env=environment_for(words[0]),
         )
     _started.append(process)  # so that it is not forgotten while it runs
     end = time.monotonic() + SECONDS_TO_START
@@ -90,8 +90,8 @@ def ensure_server(
     raise LokiError(f"a server for {root} did not start ({' '.join(words)}):\n{text}")
 
 
-def _environment(program: str) -> dict[str, str]:
-    """The environment of this process; without what hosts tell their own Python, for another."""
+def environment_for(program: str) -> dict[str, str]:
+    """Return the environment of this process, without what a host tells its own Python."""
     kept = dict(os.environ)
     if Path(program).parent != Path(sys.executable).parent:
         for name in ("PYTHONHOME", "PYTHONPATH"):

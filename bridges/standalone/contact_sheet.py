@@ -119,7 +119,10 @@ def _common_stage(tiles: Iterable[Tile], color: str | None, size: tuple[int, int
     good: list[NDArray[Any]] = []
     bad: list[NDArray[Any]] = []
     for tile in tiles:
-        outlines = [outline_of(one, color) for one in tile.streams(color).values()]
+        try:
+            outlines = [outline_of(one, color) for one in tile.streams(color).values()]
+        except LokiError:
+            continue  # which is told where the tile is drawn
         points = np.concatenate(outlines) if outlines else np.empty((0, 3))
         if len(points):
             (bad if tile.alarm else good).append(_farthest(points))

@@ -206,7 +206,10 @@ def command(
             ranks=ranks,
             overwrite=overwrite,
         )
-        _print_list(request, plans, words, ranks=ranks, as_json=as_json)
+        pictures = ["--tile", tile, *([] if sheet else ["--no-sheet"])]
+        pictures += [] if frame is None else ["--frame", str(frame)]
+        pictures += [] if color is None else ["--color", color]
+        _print_list(request, plans, words, pictures, ranks=ranks, as_json=as_json)
         return 0
     if not overwrite:
         refuse_changed(plans)
@@ -339,8 +342,15 @@ def _own_words(
 
 
 def _print_list(
-    request: RunRequest, plans: Sequence[Plan], words: list[str], *, ranks: int, as_json: bool
+    request: RunRequest,
+    plans: Sequence[Plan],
+    words: list[str],
+    pictures: list[str],
+    *,
+    ranks: int,
+    as_json: bool,
 ) -> None:
+    """Print the variants and how each is run, and what shows them all, with its pictures."""
     from bridges.standalone.wedge import short_names
     from bridges.standalone.wedge_folder import plan_document
     from bridges.standalone.wedge_runs import run_command_words
@@ -360,7 +370,7 @@ def _print_list(
                 "scene": request.file,
                 "output": request.output,
                 "variants": listed,
-                "collect": [*words, "--collect"],
+                "collect": [*words, *pictures, "--collect"],
             }
         )
         return
@@ -369,7 +379,7 @@ def _print_list(
     rows = [[p.variant.name, *p.variant.values.values(), p.state] for p in plans]
     _print_table(heads, rows)
     click.echo(f"\none of them:     {shlex.join([*words, '--only', 'INDEX'])}")
-    click.echo(f"the table only:  {shlex.join([*words, '--collect'])}")
+    click.echo(f"the table only:  {shlex.join([*words, *pictures, '--collect'])}")
 
 
 # -- the runs ----------------------------------------------------------------------------------

@@ -391,6 +391,10 @@ class Particles(Joinable):
             source.emit(step)
         if self.settings.source is None:
             return
+        source = self.scope.inputs[self.settings.source]
+        if isinstance(source, Mesh) and source.point_count == 0:
+            self.emission_debt = 0.0  # an emitter that is off owes nothing when it is on again
+            return
         rate = self.resolve(self.behavior, "rate", label=self.path, dtype=np.float64).values[0]
         self.emission_debt += float(rate) * step.dt
         count = int(self.emission_debt + 1e-9)  # a sum of parts may be a hair below the whole

@@ -46,6 +46,14 @@ def assert_shows(node, expected):
     )
 
 
+def wait_for_the_end(node):
+    """Until the run of a node has computed all its frames."""
+    end = time.monotonic() + 60.0
+    while cook._solves[node.sessionId()].run.state != "finished":
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
 def run_alone(setup, inputs, frames):
     """The same without a server or a host, frame by frame."""
     alone = lk.Solver(setup, inputs)
@@ -207,6 +215,7 @@ def test_frames_that_were_lost_or_damaged_are_computed_again(folder, tmp_path):
     cook.forget_all()
     check(6)
     check(4)
+    wait_for_the_end(node)
     shutil.rmtree(cache)
     check(5)
 
@@ -233,11 +242,7 @@ def test_a_finished_run_that_is_cancelled_goes_on(folder, tmp_path):
     node = solver(folder, tmp_path, giving(seeds(76)), **{parms.END: 3})
     hou.setFrame(3)
     node.cook()
-    solve = cook._solves[node.sessionId()]
-    end = time.monotonic() + 60.0
-    while solve.run.state != "finished":
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    wait_for_the_end(node)
     cook.cancel(node)
     node.parm(parms.END).set(5)
     hou.setFrame(5)

@@ -161,6 +161,18 @@ def test_particles_die_at_their_lifetime():
     assert solver.read("ParticleObject", "id").min() > 150  # the old ones are gone
 
 
+def test_a_source_without_points_emits_nothing_until_it_has_some():
+    full = Points(np.eye(3))
+    off = Points(np.empty((0, 3)))
+    solver = emitter(rate=240.0, source=lambda frame: off if 3 <= frame < 6 else full)
+    counts = []
+    for _ in range(7):
+        solver.run(1)
+        counts.append(solver.counts()["ParticleObject"])
+    on = [frame for frame in range(2, 9) if not 3 <= frame < 6]
+    assert counts == [10 * sum(one <= frame for one in on) for frame in range(2, 9)]
+
+
 def test_emission_is_a_function_of_the_seed():
     runs = []
     for seed in (0, 0, 1):

@@ -281,9 +281,9 @@ LISTED = {
 
 def test_each_variant_becomes_a_work_item():
     holder = FakeHolder()
-    first, second = loki_wedge.add_items(holder, LISTED)
+    first, second = loki_wedge.add_items(holder, LISTED, "/farm/wtloki")
     assert holder.items == [first, second] and (first.index, second.index) == (0, 1)
-    assert second.command == "wtloki wedge 'a b.loki.json' --only 2"
+    assert second.command == "/farm/wtloki wedge 'a b.loki.json' --only 2"
     assert first.outputs == ["/w/wedge_0001/manifest.json"]
     assert first.attributes == {
         "loki_index": 1,
@@ -294,7 +294,7 @@ def test_each_variant_becomes_a_work_item():
         "C_D_rate": 2.0,
     }
     assert second.attributes["A_B_rate"] == "10 cm"
-    summary = loki_wedge.add_summary_item(holder, LISTED)
+    summary = loki_wedge.add_summary_item(holder, LISTED, "wtloki")
     assert summary.command.endswith("--collect") and "/w/contact_sheet.png" in summary.outputs
 
 

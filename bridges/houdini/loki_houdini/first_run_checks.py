@@ -22,6 +22,7 @@ from bridges.houdini import run_parms as parms
 from bridges.houdini.dialog_script import TEXTS, Expression, Parm
 from bridges.houdini.hda_directory import write
 from bridges.houdini.node_types import TEMPLATE_PREFIX, NodeType, node_types
+from bridges.live.local_server import environment_for
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from serialization.digest import digest
@@ -111,10 +112,7 @@ def _libraries(place: Place) -> str:
 
 def _starts(place: Place) -> str:
     words = [*place.wtloki(), "--version"]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise CheckFailed(f"{words[0]} ends with {done.returncode}: {done.stderr[-1000:]}")
-    said = done.stdout.strip()
+    said = _call(words).strip()
     if loki_core.__version__ not in said:
         raise CheckFailed(f"{words[0]} is {said}, and here is Loki {loki_core.__version__}")
     return f"{said} at {words[0]}"
@@ -360,10 +358,13 @@ def _standalone(place: Place) -> Path:
     return output
 
 
-def _call(words: Sequence[str]) -> None:
-    done = subprocess.run(list(words), capture_output=True, text=True, check=False)
+def _call(words: Sequence[str]) -> str:
+    """What a command says; in the environment in which nodes start a server."""
+    environment = environment_for(words[0])
+    done = subprocess.run(list(words), capture_output=True, text=True, check=False, env=environment)
     if done.returncode != 0:
         raise CheckFailed(f"{' '.join(words)} ends with {done.returncode}: {done.stderr[-1000:]}")
+    return done.stdout
 
 
 def _panel(place: Place) -> str:

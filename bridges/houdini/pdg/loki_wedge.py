@@ -55,7 +55,7 @@ def generate(
         wtloki: The command, on the machines that cook.
     """
     words = wedge_words(scene=scene, vary=vary, output=output, options=options, wtloki=wtloki)
-    return add_items(item_holder, list_variants(words))
+    return add_items(item_holder, list_variants(words), wtloki)
 
 
 def generate_summary(
@@ -69,7 +69,7 @@ def generate_summary(
 ) -> Any:
     """Add the work item that makes the contact sheet and the table, and return it."""
     words = wedge_words(scene=scene, vary=vary, output=output, options=options, wtloki=wtloki)
-    return add_summary_item(item_holder, list_variants(words))
+    return add_summary_item(item_holder, list_variants(words), wtloki)
 
 
 def wedge_words(
@@ -122,8 +122,11 @@ def read_list(printed: str, complaints: str, code: int) -> dict[str, Any]:
     return document
 
 
-def add_items(item_holder: Any, listed: Mapping[str, Any]) -> list[Any]:
+def add_items(item_holder: Any, listed: Mapping[str, Any], wtloki: str) -> list[Any]:
     """Add a work item for each variant of a list, and return them.
+
+    Args:
+        wtloki: The command, on the machines that cook.
 
     An item has its index, its values as one text and each as an attribute of its own, and the
     folder of its cache.
@@ -131,7 +134,7 @@ def add_items(item_holder: Any, listed: Mapping[str, Any]) -> list[Any]:
     items = []
     for variant in listed["variants"]:
         item = item_holder.addWorkItem(index=variant["index"] - 1)
-        item.setCommand(command_line(variant["command"]))
+        item.setCommand(command_line(_called_as(wtloki, variant["command"])))
         item.setIntAttrib(INDEX, variant["index"])
         texts = [f"{target}={value}" for target, value in variant["values"].items()]
         item.setStringAttrib(VALUES, ", ".join(texts))
@@ -145,13 +148,18 @@ def add_items(item_holder: Any, listed: Mapping[str, Any]) -> list[Any]:
     return items
 
 
-def add_summary_item(item_holder: Any, listed: Mapping[str, Any]) -> Any:
+def add_summary_item(item_holder: Any, listed: Mapping[str, Any], wtloki: str) -> Any:
     """Add the work item that makes the contact sheet and the table of a list."""
     item = item_holder.addWorkItem(index=0)
-    item.setCommand(command_line(listed["collect"]))
+    item.setCommand(command_line(_called_as(wtloki, listed["collect"])))
     item.addExpectedOutputFile(f"{listed['output']}/contact_sheet.png", "file/image", False)
     item.addExpectedOutputFile(f"{listed['output']}/wedge.csv", "file/csv", False)
     return item
+
+
+def _called_as(wtloki: str, words: Sequence[str]) -> list[str]:
+    """A command of the list, whose program is where it was listed, for another machine."""
+    return [wtloki, *words[list(words).index("wedge") :]]
 
 
 def attribute_names(targets: Iterable[str]) -> dict[str, str]:
