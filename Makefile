@@ -9,16 +9,16 @@ BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
+.PHONY: demo test lint types contract unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 
-# Two at a time, the longest first: compiling kernels keeps one core busy.
+# Two at a time. Ranks come after the units, which compile most kernels that they need.
 test: lint types
-	$(MAKE) --jobs=2 --output-sync=target unit mpi live test-blender numpy1
+	$(MAKE) --jobs=2 --output-sync=target contract unit mpi live test-blender numpy1
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
@@ -29,7 +29,10 @@ types: $(VENV)/.installed-dev
 	$(BIN)/pyright --pythonpath $(BIN)/python
 
 unit: $(VENV)/.installed-dev
-	$(BIN)/python -m pytest -m "not slow" --ignore=tests/mpi --ignore=tests/live --ignore=tests/blender --ignore=tests/houdini
+	$(BIN)/python -m pytest -m "not slow" tests/unit
+
+contract: $(VENV)/.installed-dev
+	$(BIN)/python -m pytest -m "not slow" tests/contract tests/skeleton tests/verification
 
 mpi: $(VENV)/.installed-dev
 	$(BIN)/python -m pytest -m "not slow" tests/mpi
