@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.data.voxels import Voxels
-
-LEAF = 8  # voxels along an edge of a block
+from serialization.vdb_tree import LEAF
 
 
 class Grid:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-LEAF = 8
+LEAF = 8  # voxels along an edge of a block
 MIDDLE, UPPER = 16, 32  # children along the edges of inner nodes
 ACTIVE_ONLY = 2  # the flag of trees without what is inactive
 FLOAT = np.dtype("<f4")

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bridges.standalone.picture_stage import load_pyvista, place_camera
+from bridges.standalone.volume_fields import COLOR_CHANNELS
 from bridges.standalone.volume_picture import Surfaces, View
 from loki_core.data.body import Body
 from loki_core.data.mesh import Mesh
@@ -19,7 +20,6 @@ from loki_core.errors import InputError, did_you_mean
 
 COLOR_MAP = "inferno"
 SURFACE_COLOR, LINE_COLOR, POINT_COLOR = "#9db4cf", "#e8c38a", "#7fb2ff"
-OWN_COLORS = "Cd"  # channel of linear colours that surfaces bring with them
 #: Radii of points over the extent of what is drawn: at least, at most, and as far as few points are
 #: drawn larger than they are.
 SMALLEST_POINT, LARGEST_POINT = 0.0012, 0.05
@@ -52,8 +52,9 @@ def _velocity(stream: Any) -> NDArray[Any] | None:
 def point_values(stream: Mesh, color: str | None) -> tuple[str | None, NDArray[Any] | None]:
     """Return what points are coloured by: a channel, or their speed where nothing is asked for."""
     channels = stream.channels["point"]
-    if color is None and _has_own_colors(stream):
-        return OWN_COLORS, None
+    own = _own_colors(stream)
+    if color is None and own is not None:
+        return own, None
     if color is not None and color in channels:
         values = np.asarray(channels[color], dtype=np.float64)
         return color, values if values.ndim == 1 else _lengths(values)
@@ -63,10 +64,15 @@ def point_values(stream: Mesh, color: str | None) -> tuple[str | None, NDArray[A
     return None, None
 
 
-def _has_own_colors(stream: Mesh) -> bool:
-    colors = stream.channels["point"].get(OWN_COLORS)
-    faces = isinstance(stream, Surface | Body)
-    return faces and colors is not None and colors.shape[1:] == (3,) and colors.dtype.kind == "f"
+def _own_colors(stream: Mesh) -> str | None:
+    """The channel of linear colours that a surface brings with it."""
+    if not isinstance(stream, Surface | Body):
+        return None
+    for name in COLOR_CHANNELS:
+        colors = stream.channels["point"].get(name)
+        if colors is not None and colors.shape[1:] == (3,) and colors.dtype.kind == "f":
+            return name
+    return None
 
 
 def _displayed(colors: NDArray[Any]) -> NDArray[np.uint8]:
@@ -191,8 +197,8 @@ def _face_mesh(stream: Surface | Body, values: NDArray[Any] | None) -> Any:
     mesh = load_pyvista().PolyData(np.asarray(stream.positions, dtype=np.float64), faces.ravel())
     if values is not None:
         mesh["values"] = values
-    elif _has_own_colors(stream):
-        mesh["own"] = _displayed(stream.channels["point"][OWN_COLORS])
+    elif (own := _own_colors(stream)) is not None:
+        mesh["own"] = _displayed(stream.channels["point"][own])
     return mesh
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from bridges.live.client import Client, Run, RunFailed
+from bridges.live.local_server import discovered
 from bridges.standalone.runner import Runner
 from loki_core.parallel.comm import SERIAL
 from serialization.frame_cache import whole_frames
@@ -207,3 +209,22 @@ def test_a_full_disk_stops_the_run_with_whole_frames_and_says_what_is_needed(
     finally:
         server.stop()
         subprocess.run(["umount", str(root)], check=True)
+
+
+def test_a_server_ends_when_its_folder_is_removed_and_leaves_that_of_the_next(
+    tmp_path: Path,
+) -> None:
+    first = ServerProcess(tmp_path / "runs")
+    with Client(first.endpoint) as client:
+        client.submit(sparks(), {"seeds": seeds()}, run="endless", frames="1-100000")
+        end = time.monotonic() + 60.0
+        while client.status("endless")["runs"][0]["state"] != "running":
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        while (tmp_path / "runs").exists():  # the solver writes into it
+            shutil.rmtree(tmp_path / "runs", ignore_errors=True)
+        with ServerProcess(tmp_path / "runs") as second:
+            assert first.process is not None and first.process.wait(60) is not None
+            assert processes_of(tmp_path / "runs" / "endless") == []
+            found = discovered(tmp_path / "runs")
+            assert found is not None and found["endpoint"] == second.endpoint

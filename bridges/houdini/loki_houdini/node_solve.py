@@ -122,7 +122,7 @@ class NodeSolve:
         self._told_last = request.frames[0] - 1  # up to which frame the run was asked to go
         self._failure: LokiError | None = None
         self._failed_input: tuple[int, Exception] | None = None  # frame, and what went wrong
-        self._mended: set[int] = set()  # frames that were lost, and asked for once more
+        self._mended: set[int] = set()  # frames that were lost, asked for again, and not there yet
         self._void_from: int | None = None  # frames that a rewind has asked for anew
         self._keeper: FrameKeeper | None = None
         if request.endpoint:
@@ -293,10 +293,10 @@ class NodeSolve:
         return str(found[0]["state"])
 
     def mend(self, frame: int) -> None:
-        """Compute a frame that was lost or damaged anew, once.
+        """Compute a frame that was lost or damaged anew.
 
         Raises:
-            RunFailed: It was, and is still not there.
+            RunFailed: That was asked for before, and it is still not there.
         """
         if frame in self._mended:
             raise RunFailed(f"the run has ended without frame {frame}; Resimulate begins anew")
@@ -322,6 +322,7 @@ class NodeSolve:
             if event.frame.folder is None and self._keeper is not None:
                 self._keeper.keep(event.frame)
             self.frames.add(event.frame.number)
+            self._mended.discard(event.frame.number)
         if event.kind == "end":
             self._end(content)
 

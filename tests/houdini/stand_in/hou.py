@@ -320,21 +320,6 @@ class Geometry:
         self._kept.attributes[place][name] = made
         return Attrib(name, made)
 
-    def setGlobalAttribValue(self, name_or_attrib, attrib_value):
-        self._write()
-        name = name_or_attrib if isinstance(name_or_attrib, str) else name_or_attrib.name()
-        if name not in self._kept.attributes["detail"]:
-            raise OperationFailed(f"Invalid attribute name: {name}")
-        if isinstance(attrib_value, str):
-            made = _Values(np.zeros(1, np.int32), "", [attrib_value])
-        else:
-            made = _Values(np.atleast_1d(np.asarray(attrib_value, np.float32)))
-        self._kept.attributes["detail"][name] = made
-
-    def pointFloatAttribValuesAsString(self, name, float_type=numericData.Float32):
-        values = self._points(name).values
-        return np.ascontiguousarray(values, float_type.name()).tobytes()
-
     def pointIntAttribValuesAsString(self, name, int_type=numericData.Int32):
         values = self._points(name).values
         return np.ascontiguousarray(values, int_type.name()).tobytes()
@@ -465,7 +450,7 @@ class OpNode(Node):
         self._name, type_name, parms, self._cook = args
         self._type = NodeType(type_name)
         self._parms = {name: Parm(name, value) for name, value in parms.items()}
-        self._inputs, self._user_data, self._callbacks = [], {}, set()
+        self._inputs, self._callbacks = [], set()
         self._errors, self._warnings, self._messages = [], [], []
 
     def parm(self, parm_path):
@@ -478,25 +463,9 @@ class OpNode(Node):
     def parms(self):
         return tuple(self._parms.values())
 
-    def evalParm(self, parm_path):
-        if parm_path not in self._parms:
-            raise OperationFailed(f"The attempted operation failed.\nNo parameter {parm_path}")
-        return self._parms[parm_path].eval()
-
     def isTimeDependent(self, for_last_cook=False):
         own = any(parm.isTimeDependent() for parm in self._parms.values())
         return own or any(one is not None and one.isTimeDependent() for one in self._inputs)
-
-    def cachedUserData(self, name):
-        return self._user_data.get(name)
-
-    def setCachedUserData(self, name, value):
-        self._user_data[name] = value
-
-    def destroyCachedUserData(self, name, must_exist=True):
-        if must_exist and name not in self._user_data:
-            raise OperationFailed("The attempted operation failed.")
-        self._user_data.pop(name, None)
 
     def addEventCallback(self, event_types, callback):
         self._callbacks.update({(one.name(), callback) for one in event_types})
@@ -505,9 +474,6 @@ class OpNode(Node):
         for name, callback in self._callbacks:
             if name == "BeingDeleted":
                 callback(node=self, event_type=nodeEventType.BeingDeleted)
-
-    def addError(self, message, severity=severityType.Error):
-        self._errors.append(message)
 
     def addWarning(self, message=None):
         self._warnings.append(message)
