@@ -6,9 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.errors import InputError, did_you_mean
+from serialization.houdini_channels import RECORD
 from serialization.houdini_geometry import OWNERS, Geometry
 from serialization.houdini_packed import selected
-from serialization.houdini_streams import OUTPUT, RECORD
+from serialization.houdini_streams import OUTPUT
 
 from . import patterns
 

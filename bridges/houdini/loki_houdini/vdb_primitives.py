@@ -24,8 +24,9 @@ from loki_core.errors import InputError
 from serialization.houdini_geometry import VDB, Geometry
 from serialization.houdini_streams import OUTPUT
 from serialization.houdini_voxels import NAME_OF, TOLERANCE
-from serialization.vdb_grid import LEAF, Grid, blocks_of
+from serialization.vdb_grid import Grid, blocks_of
 from serialization.vdb_sequence import grids_of
+from serialization.vdb_tree import LEAF
 from serialization.volumes import write_vdb
 
 PIECE = 64  # voxels along each axis that are asked for at a time
