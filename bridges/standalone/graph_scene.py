@@ -79,7 +79,7 @@ def change_graph(graph: Graph, changes: Sequence[str]) -> Graph:
     for text in changes:
         target, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not target:
-            raise UsageError(f'the change "{text[:120]}" is not of the form node.parameter=value')
+            raise UsageError(f'--set "{text[:120]}" is not of the form node.parameter=value')
         if target in {one.name for one in graph.exposed_declarations()}:
             graph = graph.set_exposed(target, value)
             continue

@@ -124,7 +124,7 @@ def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
         target, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not target:
             raise UsageError(
-                f'the change "{text[:120]}" is not of the form Group/Behavior.parameter=value'
+                f'--set "{text[:120]}" is not of the form Group/Behavior.parameter=value'
             )
         path, _, name = target.rpartition(".")
         declared = _declared(setup, path).get(name)

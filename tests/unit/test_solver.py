@@ -8,6 +8,7 @@ import pytest
 from loki_core.behavior import Behavior, isolated_registry, parameter
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
+from loki_core.data.wireframe import Wireframe
 from loki_core.errors import (
     AccessError,
     Cancelled,
@@ -587,14 +588,14 @@ def test_an_unknown_channel_of_a_field_is_named():
 
 
 def test_the_error_of_a_bad_input_in_mid_run_is_an_input_error():
-    # Halving dt does not heal a source without points; the exit code must say input.
+    # Halving dt does not heal a source without length; the exit code must say input.
     def vanishing(frame):
-        return Points(np.zeros((1 if frame < 3 else 0, 3)))
+        return Wireframe(np.eye(2, 3) * float(frame < 3), [[0, 1]])
 
     setup = SolverSetup("s", ParticleObject(source="e", rate=240.0, name=DUST))
     solver = Solver(setup, {"e": vanishing})
     solver.run(1)
-    with pytest.raises(InputError, match="dust: the source stream has no points"):
+    with pytest.raises(InputError, match="dust: the source stream has no length or area"):
         solver.run(2)
 
 
