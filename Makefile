@@ -16,9 +16,9 @@ demo: $(VENV)/.installed
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 
-# Two at a time. Ranks come after the units, which compile most kernels that they need.
+# Two at a time. What needs many kernels comes after the units, which compile most of them.
 test: lint types
-	$(MAKE) --jobs=2 --output-sync=target contract unit mpi live test-blender numpy1
+	$(MAKE) --jobs=2 --output-sync=target unit live test-blender numpy1 mpi contract
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
