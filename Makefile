@@ -18,7 +18,7 @@ demo: $(VENV)/.installed
 
 # Two at a time. What needs many kernels comes after the units, which compile most of them.
 test: lint types
-	$(MAKE) --jobs=2 --output-sync=target unit live test-blender numpy1 mpi contract
+	$(MAKE) --jobs=2 --output-sync=target unit live test-blender mpi contract numpy1
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
