@@ -15,7 +15,7 @@ import pytest
 import loki_core as lk
 from bridges.houdini import run_parms as parms
 from bridges.houdini.loki_houdini import cook, node_solve
-from bridges.live.client import Client
+from bridges.live.client import Client, Refused
 from bridges.live.local_server import discovered
 from bridges.live.run_folder import checked_name
 from loki_core.setup_document import write_setup
@@ -223,6 +223,7 @@ def test_buttons_after_the_run_was_removed(folder, tmp_path):
     node = solver(folder, tmp_path, giving(seeds(75)))
     hou.setFrame(2)
     node.cook()
+    wait_for_the_end(node)  # nobody writes into it any more
     shutil.rmtree(folder / cook._solves[node.sessionId()].run_name)
     cook.reset(node)
     assert node.errors() == () and shown(node)["points"].point_count
@@ -560,3 +561,27 @@ def test_a_run_that_waits_for_inputs_keeps_no_other(folder, tmp_path):
     expected = run_alone(sparks(), {"seeds": lambda frame: seeds(71, float(frame))}, 6)[6]
     here = by_id(shown(moving)["points"])
     np.testing.assert_array_equal(here["position"], by_id(expected)["position"].astype(np.float32))
+
+
+def test_a_refused_rewind_throws_no_frames_away(folder, tmp_path, monkeypatch):
+    late = {"shift": 0.0}
+
+    def moved(frame):
+        return seeds(79, shift=late["shift"] if frame >= 3 else 0.0)
+
+    node = solver(folder, tmp_path, giving(moved))
+    hou.setFrame(5)
+    node.cook()
+    late["shift"] = 2.0
+    solve = cook._solves[node.sessionId()]
+
+    def refused(*arguments, **options):
+        raise Refused("busy", "the server is ending; try again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(solve.run, "rewind", refused)
+        with pytest.raises(hou.OperationFailed, match="the server is ending; try again"):
+            node.cook()
+    assert {1, 2, 3, 4, 5} <= set(whole_frames(solve.cache))
+    node.cook()  # and it is still known that the input has changed
+    assert_shows(node, run_alone(sparks(), {"seeds": moved}, 5)[5])

@@ -18,7 +18,7 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_solutions_do_not_depend_on_ranks(alone, tmp_path, ranks):
     many = results_on_ranks(SCRIPT, ranks, tmp_path)
     for name in ("box", "box_empty", "holes", "closed", "direct", "pgs", "pgs_empty", "lcp"):

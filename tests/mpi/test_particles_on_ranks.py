@@ -37,7 +37,7 @@ def test_particles_on_one_rank_come_and_go(alone):
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_particles_on_ranks_equal_those_on_one_bit_for_bit(alone, folder, ranks):
     many = results_on_ranks(SCRIPT, ranks, folder, COUNT, STEPS)
     assert set(many) == set(alone)

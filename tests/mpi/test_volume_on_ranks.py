@@ -12,6 +12,6 @@ SCRIPT = Path(__file__).parent / "scripts" / "volume_exchange.py"
 
 
 @pytest.mark.mpi
-@pytest.mark.parametrize("ranks", [1, 2, 3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
 def test_volumes_on_ranks(ranks):
     assert "all checks passed" in run_on_ranks(SCRIPT, ranks, timeout=120.0).stdout

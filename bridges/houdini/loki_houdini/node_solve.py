@@ -228,14 +228,16 @@ class NodeSolve:
         if last is None or not self._has_changed(last):
             return
         changed = next(one for one in sorted(self._sent) if self._has_changed(one))
-        self._sent = {one: sent for one, sent in self._sent.items() if one < changed}
         self._rewind(min(changed, max(self.frames, default=self.request.frames[0] - 1) + 1))
+        self._sent = {one: sent for one, sent in self._sent.items() if one < changed}
 
     def _rewind(self, frame: int) -> None:
         """Compute a frame and all after it anew."""
         try:
             self.run.rewind(frame, inputs=self._functions())
-        except Refused:  # it has no frame so far, or its frames are lost
+        except Refused:
+            if whole_frames(self.cache):
+                raise  # frames that are there are thrown away by Resimulate alone
             self._begin_anew()
             return
         self.frames = {one for one in self.frames if one < frame}
