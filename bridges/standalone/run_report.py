@@ -12,7 +12,8 @@ import numpy as np
 from bridges.standalone.events import Event, Listener
 from bridges.standalone.frame_sinks import NO_ROOM
 from bridges.standalone.versions import resident_bytes
-from loki_core.kernels.jit import cache_directory, compiled_kernels
+from loki_core.kernels.jit import compiled_kernels
+from loki_core.kernels.kernel_cache import cache_directory
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.solver import Solver
 

@@ -22,6 +22,7 @@ from loki_core.expressions.functions import Kind
 from loki_core.expressions.generate import generate_source
 from loki_core.expressions.language import CheckedExpression
 from loki_core.kernels import jit
+from loki_core.kernels.kernel_cache import cache_directory
 from loki_core.kernels.random import random_key
 
 _DTYPES: Mapping[
@@ -126,7 +127,7 @@ def _load_module(source: str, digest: str) -> types.ModuleType:
     name = f"loki_expression_{digest}"
     path = f"<{name}>"
     if jit.FLAGS["cache"]:
-        path = str(_store_source(source, jit.cache_directory() / "expressions" / f"{name}.py"))
+        path = str(_store_source(source, cache_directory() / "expressions" / f"{name}.py"))
     module = types.ModuleType(name)
     sys.modules[name] = module  # numba looks it up there when it reads its cache
     module.__file__ = path

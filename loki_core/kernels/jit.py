@@ -9,24 +9,23 @@
 A decorated function is a small object that imports numba and compiles at its first call, so that a
 host application can import every declaration without numba. At that moment the `@device` objects
 and the `prange` that the function names are replaced by numba's own, recursively. All `@device`
-functions live in `kernels/`, because a kernel's place in the disk cache is a digest of its file and
-of all it imports from this folder: numba itself does not notice when an imported function changes.
+functions live in `kernels/`, because a kernel's place on disk is a digest of its file and of all it
+imports from this folder (`kernel_cache.py`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
-import hashlib
 import importlib
 import importlib.metadata
 import os
-import re
 import types
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
+
+from loki_core.kernels.kernel_cache import kept_by_content
 
 FLAGS: dict[str, Any] = {
     "cache": os.environ.get("LOKI_KERNEL_CACHE", "1") != "0",
@@ -101,7 +100,7 @@ class LazyKernel:
         function.__module__ = source.__module__
         function.__doc__ = source.__doc__
         fastmath = False if self.strict else FAST_MATH
-        with _cache_folder(source.__code__.co_filename if self.cached else None):
+        with kept_by_content(numba.config):
             return numba.njit(
                 function,
                 parallel=self.parallel,
@@ -203,20 +202,6 @@ def _numba() -> Any:
     return numba
 
 
-@contextlib.contextmanager
-def _cache_folder(file: str | None) -> Iterator[None]:
-    """Let kernels of a source file be kept in the folder that belongs to its present content."""
-    config = _numba().config
-    if file is None or config.CACHE_DIR or not FLAGS["cache"]:
-        yield
-        return
-    config.CACHE_DIR = str(cache_directory() / sources_digest(file))
-    try:
-        yield
-    finally:
-        config.CACHE_DIR = ""
-
-
 @cache
 def _preload_tbb() -> None:
     """Load the library of the tbb wheel, which lies where the loader does not look.
@@ -232,31 +217,3 @@ def _preload_tbb() -> None:
         if file.name.startswith("libtbb.so."):
             with contextlib.suppress(OSError):  # numba then takes another threading layer
                 ctypes.CDLL(str(file.locate()), mode=ctypes.RTLD_GLOBAL)
-
-
-def cache_directory() -> Path:
-    """Folder of compiled kernels."""
-    root = os.environ.get("LOKI_CACHE_DIR") or Path.home() / ".cache" / "loki"
-    return Path(root) / "kernels"
-
-
-@cache
-def sources_digest(file: str) -> str:
-    """Name for the content of a source file and all it imports from `kernels/`, and the flags."""
-    digest = hashlib.sha256(repr(sorted(FLAGS.items())).encode())
-    for source in sorted(_imported_sources(Path(file), set())):
-        digest.update(source.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-def _imported_sources(file: Path, found: set[Path]) -> set[Path]:
-    """Add a file and the kernels' files that it imports, directly or not, to those found."""
-    if file in found or not file.is_file():
-        return found
-    found.add(file)
-    for name in _IMPORT.findall(file.read_text(encoding="utf-8")):
-        _imported_sources(Path(__file__).parent / f"{name}.py", found)
-    return found
-
-
-_IMPORT = re.compile(r"^\s*from loki_core\.kernels\.(\w+) import", re.MULTILINE)

@@ -15,7 +15,7 @@ import pytest
 from bridges.standalone.command_line import COMMANDS, wtloki
 from bridges.standalone.reference import reference_pages
 from loki_core.behavior import isolated_registry, registry
-from loki_core.kernels.jit import cache_directory
+from loki_core.kernels.kernel_cache import cache_directory
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
 from loki_graph.graph_document import graph_from_document
