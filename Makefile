@@ -68,7 +68,7 @@ reference: $(VENV)/.installed
 
 # Simulates the scenes of examples/ and renders them with Cycles into docs/images/gallery; takes hours.
 gallery: $(BLENDER_VENV)/.installed
-	$(BLENDER_BIN)/python -m bridges.blender.gallery
+	$(BLENDER_BIN)/python -m loki_vfx.bridges.blender.gallery
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks.peers.mantaflow import MARK, PeerError
 
@@ -36,7 +37,7 @@ def run_apart(module: str, case: Case, *, ranks: int = 0) -> dict[str, Any]:
     if ranks:
         environment["NUMBA_NUM_THREADS"] = "1"
     if ranks > 1:
-        from bridges.standalone.launch import find_mpiexec
+        from loki_vfx.bridges.standalone.launch import find_mpiexec
 
         words = [find_mpiexec(), "-n", str(ranks), *words]
     done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)

@@ -14,13 +14,13 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from loki_vfx.benchmarks import gas, hair
-from loki_vfx.benchmarks._ghosts import DIRECTIONS, GhostAudit, find_border
-from loki_vfx.benchmarks._processes import answer
 
 import loki_core as lk
 from loki_core.parallel.comm import Communicator, one_fails_all_fail, world
 from loki_core.parallel.observed import ObservedCommunicator
+from loki_vfx.benchmarks import gas, hair
+from loki_vfx.benchmarks._ghosts import DIRECTIONS, GhostAudit, find_border
+from loki_vfx.benchmarks._processes import answer
 
 #: The scene by which kernels are loaded before memory is measured.
 TINY = {"box": {"size": [16, 16, 16]}, "wall": {"strands": 16}}
@@ -35,7 +35,7 @@ def build(case: dict[str, Any]) -> tuple[lk.SolverSetup, dict[str, Any]]:
         return hair.build({"vertices": 17, "substeps": 2, **case})
     if scene == "dust":
         return dust(int(case["count"]))
-    from bridges.standalone.gallery import find_example
+    from loki_vfx.bridges.standalone.gallery import find_example
 
     built: tuple[lk.SolverSetup, dict[str, Any]] = find_example(scene).build(
         **case.get("options", {})

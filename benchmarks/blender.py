@@ -103,9 +103,9 @@ def both_ways(stream: Mesh, name: str) -> tuple[Callable[[], Any], ...]:
     """Return what reads an object that shows a stream, what writes it, and what evaluates it."""
     import bpy
 
-    from bridges.blender.axes import Axes
-    from bridges.blender.host_to_loki import stream_of
-    from bridges.blender.loki_to_host import show
+    from loki_vfx.bridges.blender.axes import Axes
+    from loki_vfx.bridges.blender.host_to_loki import stream_of
+    from loki_vfx.bridges.blender.loki_to_host import show
 
     axes = Axes()
     source = show(stream, f"{name} source", axes)

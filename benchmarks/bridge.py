@@ -23,9 +23,6 @@ from typing import Any
 import numpy as np
 import zmq
 
-from bridges.live.client import Client, Run
-from bridges.live.local_server import discovered
-from bridges.live.segments import shared_memory_folder
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled
 from loki_core.forces.gravity import GravityForce
@@ -34,6 +31,9 @@ from loki_core.solver_setup import SolverSetup
 from loki_graph import Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
+from loki_vfx.bridges.live.client import Client, Run
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.bridges.live.segments import shared_memory_folder
 
 from ._measure import figure
 
@@ -44,7 +44,7 @@ WAIT = 120.0
 FOLLOWER = """
 import sys
 from pathlib import Path
-from bridges.live.client import Client
+from loki_vfx.bridges.live.client import Client
 client = Client(sys.argv[1])
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -81,7 +81,7 @@ def local_server() -> Iterator[tuple[Path, str]]:
     """Serve a new folder while the block runs."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "root"
-        words = [sys.executable, "-m", "bridges.standalone.command_line", "serve"]
+        words = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line", "serve"]
         process = subprocess.Popen(
             [*words, "--root", str(root), "--end-when-idle", "300"], stdout=subprocess.DEVNULL
         )
@@ -282,9 +282,9 @@ def _resident(pid: int) -> int:
 
 def checkpoint_overhead(seconds: float) -> dict[str, Any]:
     """Run the hair of the gallery for a while, as everybody does, and add up its checkpoints."""
-    from bridges.standalone.runner import Runner
-    from bridges.standalone.scene import build_example
     from loki_core.parallel.comm import SERIAL
+    from loki_vfx.bridges.standalone.runner import Runner
+    from loki_vfx.bridges.standalone.scene import build_example
 
     scene = build_example("hair_in_wind", {})
     with tempfile.TemporaryDirectory() as folder:

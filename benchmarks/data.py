@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from loki_vfx.benchmarks._measure import best_seconds, figure, triad_gbps
 
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
@@ -20,6 +19,7 @@ from loki_core.kernels.jit import parallel_kernel, prange, thread_count
 from loki_core.kernels.space_filling_curve import cell_keys
 from loki_core.kernels.stencils import laplacian
 from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_vfx.benchmarks._measure import best_seconds, figure, triad_gbps
 
 
 def run(quick: bool) -> dict[str, dict[str, Any]]:
@@ -338,7 +338,7 @@ def start_up_figures() -> dict[str, dict[str, Any]]:
         "-X",
         "importtime",
         "-c",
-        "from bridges.standalone.command_line import main; main(['--help'])",
+        "from loki_vfx.bridges.standalone.command_line import main; main(['--help'])",
     ]
     best = np.inf
     for _ in range(5):

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from loki_core.data.points import Points
-from serialization.houdini_files import read_bytes, write_bytes
-from serialization.houdini_streams import geometry_of, stream_of
+from loki_vfx.serialization.houdini_files import read_bytes, write_bytes
+from loki_vfx.serialization.houdini_streams import geometry_of, stream_of
 
 from ._measure import best_seconds, figure
 

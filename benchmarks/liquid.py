@@ -18,6 +18,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.mantaflow import PeerError, dam_break_step
@@ -228,7 +229,7 @@ def surface_seconds(solver: Any) -> float:
 
 def export(solver: Any) -> dict[str, Any]:
     """Write the present surface as VDB, and return what that took; the best of three."""
-    from serialization.vdb_sequence import grids_of
+    from loki_vfx.serialization.vdb_sequence import grids_of
 
     voxels, seconds = solver.outputs()[SURFACE], np.inf
     with tempfile.TemporaryDirectory() as folder:

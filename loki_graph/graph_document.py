@@ -237,6 +237,6 @@ def read_graph(path: str | os.PathLike[str]) -> Graph:
 
 def write_graph(graph: Graph, path: str | os.PathLike[str]) -> None:
     """Write a graph to a `*.loki.json` file; a crash leaves the old file whole."""
-    from serialization.atomic_file import write_atomic
+    from loki_vfx.serialization.atomic_file import write_atomic
 
     write_atomic(Path(path), [graph.to_json().encode("utf-8")])

@@ -19,7 +19,7 @@ from loki_core.solver_setup import SolverSetup
 if TYPE_CHECKING:
     from loki_core.pipeline.solver import Solver
     from loki_graph.evaluate import Context
-    from serialization.frame_cache import FrameCacheReader, FrameCacheWriter
+    from loki_vfx.serialization.frame_cache import FrameCacheReader, FrameCacheWriter
 
 
 class SolverRun:
@@ -150,7 +150,7 @@ class SolverRun:
     def _reader(self) -> FrameCacheReader | None:
         if self.cache is None or not (self.cache / "manifest.json").exists():
             return None
-        from serialization.frame_cache import FrameCacheReader
+        from loki_vfx.serialization.frame_cache import FrameCacheReader
 
         reader = FrameCacheReader(self.cache)
         if reader.manifest.setup_hash == self.content_hash:
@@ -164,7 +164,7 @@ class SolverRun:
 
     def _open_writer(self, folder: Path) -> FrameCacheWriter:
         if self._writer is None:
-            from serialization.frame_cache import FrameCacheWriter, Manifest
+            from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
             settings = self.setup.settings
             manifest = Manifest(

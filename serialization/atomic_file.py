@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError
-from serialization.codec import (
+from loki_vfx.serialization.codec import (
     DEFAULT_LIMITS,
     DIGEST_AT,
     PACK_HEADER,

@@ -23,12 +23,17 @@ import numpy as np
 
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError, did_you_mean
-from serialization.atomic_file import flush_folder, replacing
-from serialization.frame_cache import FrameCacheReader
-from serialization.usd_geometry import left_out_channels
-from serialization.usd_names import UniqueNames
-from serialization.usd_stage import StageFacts, UsdStageWriter, check_usd
-from serialization.vdb_sequence import grids_of, sequence_file, sequence_files, turned_to_z_up
+from loki_vfx.serialization.atomic_file import flush_folder, replacing
+from loki_vfx.serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.usd_geometry import left_out_channels
+from loki_vfx.serialization.usd_names import UniqueNames
+from loki_vfx.serialization.usd_stage import StageFacts, UsdStageWriter, check_usd
+from loki_vfx.serialization.vdb_sequence import (
+    grids_of,
+    sequence_file,
+    sequence_files,
+    turned_to_z_up,
+)
 
 USD_SUFFIXES = (".usd", ".usdc", ".usda")
 FORMATS = ("usd", "vdb")

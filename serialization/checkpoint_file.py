@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError, InputError
-from serialization.atomic_file import (
+from loki_vfx.serialization.atomic_file import (
     flush_folder,
     packed_digest,
     read_json,
@@ -25,7 +25,7 @@ from serialization.atomic_file import (
     write_json,
     write_packed,
 )
-from serialization.codec import DEFAULT_LIMITS, Limits
+from loki_vfx.serialization.codec import DEFAULT_LIMITS, Limits
 
 CHECKPOINT_FORMAT, CHECKPOINT_VERSION = "loki checkpoint", 1
 MAX_RANKS = 65_536

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from serialization.codec import encode
+from loki_vfx.serialization.codec import encode
 
 
 def digest(*parts: Any) -> str:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from loki_core.data.mesh import STREAM_TYPES, Stream, merge_streams
 from loki_core.errors import FormatError, InputError, did_you_mean
-from serialization.atomic_file import (
+from loki_vfx.serialization.atomic_file import (
     flush_folder,
     packed_digest,
     read_json,
@@ -29,7 +29,7 @@ from serialization.atomic_file import (
     write_json,
     write_packed,
 )
-from serialization.codec import DEFAULT_LIMITS, Limits
+from loki_vfx.serialization.codec import DEFAULT_LIMITS, Limits
 
 CACHE_FORMAT, CACHE_VERSION = "loki frame cache", 1
 MAX_FRAME = 10_000_000

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from loki_core.data.channels import CHANNEL_DTYPES, TRANSFORMS
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError
-from serialization.houdini_geometry import OWNERS, Attribute, Geometry
+from loki_vfx.serialization.houdini_geometry import OWNERS, Attribute, Geometry
 
 Array = npt.NDArray[Any]
 

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError, InputError
-from serialization.atomic_file import write_atomic
-from serialization.houdini_geometry import Geometry
-from serialization.houdini_json import decode, encode_binary, encode_text
-from serialization.houdini_reader import geometry_of_document
-from serialization.houdini_writer import document_of
+from loki_vfx.serialization.atomic_file import write_atomic
+from loki_vfx.serialization.houdini_geometry import Geometry
+from loki_vfx.serialization.houdini_json import decode, encode_binary, encode_text
+from loki_vfx.serialization.houdini_reader import geometry_of_document
+from loki_vfx.serialization.houdini_writer import document_of
 
 SUFFIXES = (".geo", ".bgeo", ".geo.gz", ".bgeo.gz", ".bgeo.sc")
 MAX_BYTES = 1 << 36

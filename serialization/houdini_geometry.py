@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serialization.houdini_volume import VolumePrimitive
-from serialization.vdb_grid import Grid
+from loki_vfx.serialization.houdini_volume import VolumePrimitive
+from loki_vfx.serialization.vdb_grid import Grid
 
 OWNERS = ("point", "vertex", "primitive", "detail")
 STORAGES = {

@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from serialization.houdini_geometry import OWNERS, PACKED, Attribute, Geometry, PackedPrimitive
+from loki_vfx.serialization.houdini_geometry import (
+    OWNERS,
+    PACKED,
+    Attribute,
+    Geometry,
+    PackedPrimitive,
+)
 
 Array = npt.NDArray[Any]
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from loki_core.errors import FormatError
-from serialization.houdini_geometry import (
+from loki_vfx.serialization.houdini_geometry import (
     OTHER,
     OWNERS,
     PACKED,
@@ -30,8 +30,8 @@ from serialization.houdini_geometry import (
     Geometry,
     PackedPrimitive,
 )
-from serialization.houdini_json import numbers, pairs
-from serialization.houdini_volume import volume_of_document
+from loki_vfx.serialization.houdini_json import numbers, pairs
+from loki_vfx.serialization.houdini_volume import volume_of_document
 
 LARGEST_COUNT = 1 << 31
 DEEPEST_PACK = 8  # packed geometry within packed geometry

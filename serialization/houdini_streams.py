@@ -24,7 +24,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
-from serialization.houdini_channels import (
+from loki_vfx.serialization.houdini_channels import (
     RECORD,
     AttributeGiver,
     ChannelTaker,
@@ -32,7 +32,7 @@ from serialization.houdini_channels import (
     record_of,
     rows_of,
 )
-from serialization.houdini_geometry import (
+from loki_vfx.serialization.houdini_geometry import (
     PACKED,
     POLYGON,
     POLYLINE,
@@ -42,8 +42,8 @@ from serialization.houdini_geometry import (
     Attribute,
     Geometry,
 )
-from serialization.houdini_packed import unpacked
-from serialization.houdini_voxels import geometry_of_voxels, voxels_of, voxels_of_vdbs
+from loki_vfx.serialization.houdini_packed import unpacked
+from loki_vfx.serialization.houdini_voxels import geometry_of_voxels, voxels_of, voxels_of_vdbs
 
 Array = npt.NDArray[Any]
 
@@ -267,7 +267,7 @@ def merged(parts: Sequence[tuple[str, Geometry]]) -> Geometry:
 
     An attribute that one of them lacks is zero there. What each was made of is not recorded.
     """
-    from serialization.houdini_packed import concatenated
+    from loki_vfx.serialization.houdini_packed import concatenated
 
     if len(parts) == 1:
         return parts[0][1]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.errors import FormatError
-from serialization.houdini_json import numbers, pairs
+from loki_vfx.serialization.houdini_json import numbers, pairs
 
 TILE = 16
 COMPRESSIONS = ["raw", "rawfull", "constant", "fpreal16", "FP32Range"]

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.data.voxels import Voxels
-from serialization.houdini_geometry import VDB, VOLUME, Attribute, Geometry
-from serialization.houdini_volume import VolumePrimitive
-from serialization.vdb_grid import Grid, joined
-from serialization.vdb_sequence import centred_values
+from loki_vfx.serialization.houdini_geometry import VDB, VOLUME, Attribute, Geometry
+from loki_vfx.serialization.houdini_volume import VolumePrimitive
+from loki_vfx.serialization.vdb_grid import Grid, joined
+from loki_vfx.serialization.vdb_sequence import centred_values
 
 Array = npt.NDArray[Any]
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from loki_core.errors import FormatError
-from serialization.houdini_geometry import (
+from loki_vfx.serialization.houdini_geometry import (
     OWNERS,
     PAGE,
     POLYGON,
@@ -19,8 +19,8 @@ from serialization.houdini_geometry import (
     Attribute,
     Geometry,
 )
-from serialization.houdini_packed import selected
-from serialization.houdini_volume import volume_document
+from loki_vfx.serialization.houdini_packed import selected
+from loki_vfx.serialization.houdini_volume import volume_document
 
 FILE_VERSION = "18.5.408"  # whose files the forms that are written are known from
 STORAGE_OF = {np.dtype(dtype): name for name, dtype in STORAGES.items()}

@@ -17,7 +17,7 @@ import numpy as np
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import FormatError, InputError, did_you_mean
-from serialization.atomic_file import write_atomic
+from loki_vfx.serialization.atomic_file import write_atomic
 
 SUFFIXES = (".ply", ".obj", ".stl")
 MAX_BYTES = 1 << 33

@@ -13,9 +13,9 @@ import numpy as np
 from loki_core.data.channels import Array
 from loki_core.data.voxels import VoxelChannel, Voxels
 from loki_core.errors import InputError
-from serialization.usd_geometry import COLOR_CHANNELS, NOTHING, Geometry
-from serialization.usd_names import UniqueNames
-from serialization.usd_samples import SampledAttribute, usd_array, usd_type
+from loki_vfx.serialization.usd_geometry import COLOR_CHANNELS, NOTHING, Geometry
+from loki_vfx.serialization.usd_names import UniqueNames
+from loki_vfx.serialization.usd_samples import SampledAttribute, usd_array, usd_type
 
 _FIELD_TYPES = {"float32": "float", "bool": "bool", "int32": "int", "int64": "int64"}
 _FIELD_CLASSES = {"level set": "levelSet", "fog volume": "fogVolume"}

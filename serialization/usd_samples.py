@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from loki_core.data.channels import Array
-from serialization.usd_geometry import Value
+from loki_vfx.serialization.usd_geometry import Value
 
 _BASES = {"bool": "Bool", "int32": "Int", "int64": "Int64", "float32": "Float"}
 _ROLES = {"point": "Point3f", "vector": "Vector3f", "normal": "Normal3f", "color": "Color3f"}

@@ -17,9 +17,9 @@ from typing import Any
 from loki_core.data.mesh import Mesh
 from loki_core.data.voxels import Voxels
 from loki_core.errors import DiskFullError, LokiError
-from serialization.usd_geometry import geometry_of
-from serialization.usd_names import PrimPaths
-from serialization.usd_prims import GeometryPrim, VolumePrim
+from loki_vfx.serialization.usd_geometry import geometry_of
+from loki_vfx.serialization.usd_names import PrimPaths
+from loki_vfx.serialization.usd_prims import GeometryPrim, VolumePrim
 
 FLUSH_BYTES = 1 << 26  # of values in memory before they go to the disk
 INSTALL = 'USD files need usd-core: pip install "loki-vfx[usd]"'

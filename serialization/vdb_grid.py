@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.data.voxels import Voxels
-from serialization.vdb_tree import LEAF
+from loki_vfx.serialization.vdb_tree import LEAF
 
 
 class Grid:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from loki_core.data.channels import KNOWN_TRANSFORMS, Array
 from loki_core.data.voxels import MAX_COORD, Voxels
-from serialization.volumes import find_openvdb, write_vdb
+from loki_vfx.serialization.volumes import find_openvdb, write_vdb
 
 _SEQUENCE = r"_(\d{4,8}|-\d{3,8})\.vdb"
 

@@ -26,10 +26,10 @@ import numpy.typing as npt
 
 from loki_core.data.voxels import VoxelChannel, Voxels
 from loki_core.errors import FormatError, InputError, did_you_mean
-from serialization.atomic_file import replacing
-from serialization.vdb_check import check_whole
-from serialization.vdb_grid import Grid, blocks_of, joined
-from serialization.vdb_tree import ACTIVE_ONLY, FLOAT, LEAF, tree_parts
+from loki_vfx.serialization.atomic_file import replacing
+from loki_vfx.serialization.vdb_check import check_whole
+from loki_vfx.serialization.vdb_grid import Grid, blocks_of, joined
+from loki_vfx.serialization.vdb_tree import ACTIVE_ONLY, FLOAT, LEAF, tree_parts
 
 PIECE = 128  # voxels along each axis that are read at a time while looking for blocks
 MAX_SCAN = 1 << 36  # voxels in the box of a grid; more than any machine can read

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridges.houdini.loki_houdini.contract_streams import (
+from loki_vfx.bridges.houdini.loki_houdini.contract_streams import (
     SINGLE,
     TYPES,
     changed_there_and_back,

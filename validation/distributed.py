@@ -150,7 +150,7 @@ def _run_on(ranks: int, scene: str, size: int, folder: Path, *, threads: int = 1
 
 
 def _mpiexec() -> str:
-    from bridges.standalone.launch import find_mpiexec
+    from loki_vfx.bridges.standalone.launch import find_mpiexec
 
     return find_mpiexec()
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridges.live.client import Client, Run
-from bridges.live.frame_keeper import FrameKeeper
-from bridges.live.local_server import ensure_server
-from bridges.live.run_folder import ENDED
 from loki_core.errors import Cancelled, LokiError
+from loki_vfx.bridges.live.client import Client, Run
+from loki_vfx.bridges.live.frame_keeper import FrameKeeper
+from loki_vfx.bridges.live.local_server import ensure_server
+from loki_vfx.bridges.live.run_folder import ENDED
 
 from . import cache_files
 from .background import Background

@@ -13,7 +13,7 @@ from typing import Any, Self
 import bpy
 
 from loki_core.errors import FormatError
-from serialization.atomic_file import read_json, write_json
+from loki_vfx.serialization.atomic_file import read_json, write_json
 
 from . import cache_files
 

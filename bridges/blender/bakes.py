@@ -14,11 +14,11 @@ from typing import Any
 
 import bpy
 
-from bridges.live.client import Client, Refused, Run
-from bridges.live.local_server import discovered
-from bridges.live.run_folder import ENDED, RunFolder
 from loki_core.errors import FormatError, InputError
 from loki_graph.graph_document import graph_to_document
+from loki_vfx.bridges.live.client import Client, Refused, Run
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.bridges.live.run_folder import ENDED, RunFolder
 
 from . import cache_files, out_of_date
 from .bake import Bake

@@ -20,7 +20,7 @@ import zipfile
 from pathlib import Path
 from typing import NamedTuple
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 LARGEST = 3_000_000
 OURS = (Path(__file__).name, "blender_manifest.toml")  # not copied as they are

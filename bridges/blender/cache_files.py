@@ -12,9 +12,9 @@ from typing import Any
 
 import bpy
 
-from bridges.live.local_server import default_root
 from loki_core.errors import LokiError
-from serialization.frame_cache import FrameCacheReader, whole_frames
+from loki_vfx.bridges.live.local_server import default_root
+from loki_vfx.serialization.frame_cache import FrameCacheReader, whole_frames
 
 DEFAULT_FOLDER = "//loki_cache"
 _readers: dict[Path, tuple[float, list[int]]] = {}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from bridges.live.run_folder import RunFolder
 from loki_core.errors import LokiError
 from loki_graph.graph_document import graph_to_document
+from loki_vfx.bridges.live.run_folder import RunFolder
 
 from . import cache_files
 from .baked_graph import document_of

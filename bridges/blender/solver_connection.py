@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bridges.live.client import Client, connect
+from loki_vfx.bridges.live.client import Client, connect
 
 from .preferences import Wishes, solver_command, wishes
 

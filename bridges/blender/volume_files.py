@@ -16,8 +16,8 @@ import numpy as np
 
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from serialization.frame_cache import safe_name
-from serialization.volumes import read_vdb, write_vdb
+from loki_vfx.serialization.frame_cache import safe_name
+from loki_vfx.serialization.volumes import read_vdb, write_vdb
 
 from .axes import Axes, Matrix
 from .turned_voxels import turned

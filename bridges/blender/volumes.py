@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 from .axes import Axes
 from .background import Background

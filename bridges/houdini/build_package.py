@@ -23,22 +23,23 @@ import tomllib
 import xml.etree.ElementTree as ElementTree
 import zipfile
 from pathlib import Path
+from typing import Any
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 if str(PROJECT) not in sys.path:  # run as a file, from anywhere
     sys.path.insert(0, str(PROJECT))
 
-from bridges.houdini.hda_directory import validate, write  # noqa: E402
-from bridges.houdini.help_card import card_name  # noqa: E402
-from bridges.houdini.node_types import node_types  # noqa: E402
+from loki_vfx.bridges.houdini.hda_directory import validate, write  # noqa: E402
+from loki_vfx.bridges.houdini.help_card import card_name  # noqa: E402
+from loki_vfx.bridges.houdini.node_types import node_types  # noqa: E402
 
 NAME = "loki_houdini"
 PYTHON = "3.11"  # of Houdini 20.5 and 21
 LIBRARIES = f"python{PYTHON}libs"
 REQUIREMENTS = ("pyzmq", "msgpack")
-OWN_PACKAGES = ("loki_core", "loki_graph", "serialization", "bridges")
-LEFT_OUT = ("bridges.blender", "bridges.houdini.loki_houdini")
+OWN_PACKAGES = ("loki_core", "loki_graph", "loki_vfx.serialization", "loki_vfx.bridges")
+LEFT_OUT = ("loki_vfx.bridges.blender", "loki_vfx.bridges.houdini.loki_houdini")
 DATA = (".json", ".py", ".typed")
 EARLIEST = (1980, 1, 1, 0, 0, 0)  # that a zip can say of its files
 FOLDERS = ("toolbar", "python_panels")
@@ -92,11 +93,13 @@ def build(output: Path, system: str | None) -> tuple[list[str], Path]:
     for package in own_packages():
         _copy_package(package, libraries)
     for name in ("help", "package"):  # with which node types of one's own templates can be written
-        _copy(HERE / name, libraries / "bridges" / "houdini" / name)
+        _copy(HERE / name, libraries / "loki_vfx" / "bridges" / "houdini" / name)
     if system is not None:
         _unpack_wheels(libraries, system)
     problems += [f"{path.relative_to(folder)}: {one}" for path, one in _broken_files(folder)]
-    target = output / f"{NAME}-{_project()['version']}-{system or 'without-wheels'}.zip"
+    target = (
+        output / f"{NAME}-{_pyproject()['project']['version']}-{system or 'without-wheels'}.zip"
+    )
     if not problems:
         _zip(folder, target)
     return problems, target
@@ -117,19 +120,28 @@ def write_node_types(inside: Path) -> list[str]:
 
 def own_packages() -> list[str]:
     """Return the packages of Loki that a host needs, as the project lists them."""
-    project = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
-    listed: list[str] = project["tool"]["setuptools"]["packages"]
-    return [
-        one
-        for one in listed
-        if one.partition(".")[0] in OWN_PACKAGES and not one.startswith(LEFT_OUT)
-    ]
+    listed: list[str] = _pyproject()["tool"]["setuptools"]["packages"]
+    wanted = ("loki_vfx", *(one for one in listed if _is_within(one, OWN_PACKAGES)))
+    return [one for one in wanted if not _is_within(one, LEFT_OUT)]
 
 
-def _project() -> dict[str, str]:
-    text = (PROJECT / "pyproject.toml").read_text(encoding="utf-8")
-    project: dict[str, str] = tomllib.loads(text)["project"]
-    return project
+def _is_within(package: str, roots: tuple[str, ...]) -> bool:
+    return any(f"{package}.".startswith(f"{root}.") for root in roots)
+
+
+def _folder(package: str) -> Path:
+    """Return where the modules of a package lie: packaging may place any beginning of its name."""
+    placed: dict[str, str] = _pyproject()["tool"]["setuptools"]["package-dir"]
+    parts = package.split(".")
+    for length in range(len(parts), 0, -1):
+        root = placed.get(".".join(parts[:length]))
+        if root is not None:
+            return PROJECT.joinpath(root, *parts[length:])
+    return PROJECT.joinpath(*parts)
+
+
+def _pyproject() -> dict[str, Any]:
+    return tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -139,10 +151,9 @@ def _copy(source: Path, target: Path) -> None:
 
 def _copy_package(package: str, libraries: Path) -> None:
     """Copy the modules and data of a package, without the packages in it."""
-    source = PROJECT.joinpath(*package.split("."))
     target = libraries.joinpath(*package.split("."))
     target.mkdir(parents=True, exist_ok=True)
-    for path in sorted(source.iterdir()):
+    for path in sorted(_folder(package).iterdir()):
         if path.is_file() and path.suffix in DATA:
             shutil.copyfile(path, target / path.name)
 
@@ -152,7 +163,9 @@ def _unpack_wheels(libraries: Path, system: str) -> None:
     words = ["--only-binary", ":all:", "--no-deps", "--python-version", PYTHON]
     for one in PLATFORMS[system]:
         words += ["--platform", one]
-    wanted = [one for one in _project()["dependencies"] if one.startswith(REQUIREMENTS)]
+    wanted = [
+        one for one in _pyproject()["project"]["dependencies"] if one.startswith(REQUIREMENTS)
+    ]
     assert len(wanted) == len(REQUIREMENTS)
     pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", "download"]
     with tempfile.TemporaryDirectory() as folder:

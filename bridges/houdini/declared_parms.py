@@ -11,11 +11,11 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from bridges.houdini.dialog_script import Parm, Range, number_text
-from bridges.houdini.parm_names import GIVEN, parm_name
 from loki_core.behavior import Declaration
 from loki_core.keyframes import Keyframes
 from loki_core.parameter import Parameter
+from loki_vfx.bridges.houdini.dialog_script import Parm, Range, number_text
+from loki_vfx.bridges.houdini.parm_names import GIVEN, parm_name
 
 LARGEST_INT = 2**31 - 1
 LONGEST_VECTOR = 4

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from bridges.houdini.dialog_blocks import DialogError, Statement, read_blocks
-from bridges.houdini.dialog_script import (
+from loki_vfx.bridges.houdini.dialog_blocks import DialogError, Statement, read_blocks
+from loki_vfx.bridges.houdini.dialog_script import (
     NUMBERS,
     SUFFIXES,
     TEXTS,
@@ -20,7 +20,7 @@ from bridges.houdini.dialog_script import (
     Range,
     repeated_names,
 )
-from bridges.houdini.parm_names import NAME
+from loki_vfx.bridges.houdini.parm_names import NAME
 
 TYPES = frozenset((*NUMBERS, *TEXTS)) | frozenset((
     "toggle", "ordinal", "button", "label", "separator", "color", "color4", "angle",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bridges.houdini.dialog_script import NUMBERS, Dialog, Parm, dialog_text
+from loki_vfx.bridges.houdini.dialog_script import NUMBERS, Dialog, Parm, dialog_text
 
 
 def rule_problems(dialog: Dialog, text: str) -> list[str]:

@@ -27,7 +27,10 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 
 PASS, FAIL, NOT_POSSIBLE, BEGAN = "pass", "fail", "not possible here", "began"
-MODULES = ("loki_houdini.first_run_checks", "bridges.houdini.loki_houdini.first_run_checks")
+MODULES = (
+    "loki_houdini.first_run_checks",
+    "loki_vfx.bridges.houdini.loki_houdini.first_run_checks",
+)
 """Where the checks lie: in Houdini's package, and in the project."""
 
 LONGEST_WHY = 4000

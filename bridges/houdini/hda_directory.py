@@ -19,9 +19,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bridges.houdini.dialog_blocks import DialogError
-from bridges.houdini.dialog_parser import parse_dialog
-from bridges.houdini.dialog_rules import rule_problems
+from loki_vfx.bridges.houdini.dialog_blocks import DialogError
+from loki_vfx.bridges.houdini.dialog_parser import parse_dialog
+from loki_vfx.bridges.houdini.dialog_rules import rule_problems
 
 LIST = "Sections.list"
 INDEX = "INDEX_SECTION"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from bridges.houdini.dialog_script import Dialog, Folder, Parm
-from bridges.houdini.parm_names import is_switch
+from loki_vfx.bridges.houdini.dialog_script import Dialog, Folder, Parm
+from loki_vfx.bridges.houdini.parm_names import is_switch
 
 
 def help_card(dialog: Dialog, *, context: str, summary: str, body: str) -> str:

@@ -11,14 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from bridges.houdini import run_parms
-from bridges.houdini.declared_parms import declared_parms
-from bridges.houdini.dialog_script import Dialog, Folder, Parm, dialog_text
-from bridges.houdini.hda_directory import Asset, table_name
-from bridges.houdini.help_card import help_card
 from loki_graph.exposed_parameters import find_parameter, narrowed
 from loki_graph.graph import Graph, NamedInput
 from loki_graph.templates import Template
+from loki_vfx.bridges.houdini import run_parms
+from loki_vfx.bridges.houdini.declared_parms import declared_parms
+from loki_vfx.bridges.houdini.dialog_script import Dialog, Folder, Parm, dialog_text
+from loki_vfx.bridges.houdini.hda_directory import Asset, table_name
+from loki_vfx.bridges.houdini.help_card import help_card
 
 HERE = Path(__file__).parent
 VERSION = "1.0"

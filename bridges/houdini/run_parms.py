@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bridges.houdini.dialog_script import Expression, Folder, Parm, Range
 from loki_graph.sockets import SOCKET_TYPES
 from loki_graph.templates import FOLDER, Template, templates
+from loki_vfx.bridges.houdini.dialog_script import Expression, Folder, Parm, Range
 
 MOST_INPUTS = 4
 TABS = "loki_tabs"

@@ -16,12 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.live.live_run import ANSWER_SECONDS, Frame, Run, RunEvent, RunFailed
-from bridges.live.local_server import default_root, discovered, ensure_server
-from bridges.live.protocol import Message, document_part
-from bridges.live.scene_document import document_to_send
-from bridges.live.security import KeyFolder, credentials_for
-from bridges.live.wire import ConnectionLost, Refused, Wire
+from loki_vfx.bridges.live.live_run import ANSWER_SECONDS, Frame, Run, RunEvent, RunFailed
+from loki_vfx.bridges.live.local_server import default_root, discovered, ensure_server
+from loki_vfx.bridges.live.protocol import Message, document_part
+from loki_vfx.bridges.live.scene_document import document_to_send
+from loki_vfx.bridges.live.security import KeyFolder, credentials_for
+from loki_vfx.bridges.live.wire import ConnectionLost, Refused, Wire
 
 __all__ = [
     "Client",

@@ -14,12 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from bridges.live.protocol import document_part
-from bridges.live.run_folder import RunFolder
-from bridges.live.segments import SegmentReader, map_file
 from loki_core.errors import FormatError, InputError
-from serialization.codec import packed_frames
-from serialization.frame_cache import FrameCacheReader, whole_frames
+from loki_vfx.bridges.live.protocol import document_part
+from loki_vfx.bridges.live.run_folder import RunFolder
+from loki_vfx.bridges.live.segments import SegmentReader, map_file
+from loki_vfx.serialization.codec import packed_frames
+from loki_vfx.serialization.frame_cache import FrameCacheReader, whole_frames
 
 logger = logging.getLogger("loki.live")
 

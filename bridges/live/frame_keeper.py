@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from serialization.frame_cache import FrameCacheWriter, Manifest
+from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
 
 class FrameKeeper:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridges.live.protocol import (
+from loki_core.errors import LokiError
+from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     OLDEST_VERSION,
     PROTOCOL_VERSION,
@@ -23,9 +24,9 @@ from bridges.live.protocol import (
     read_message,
     version_words,
 )
-from bridges.live.security import KeyFolder, guard_for
-from bridges.live.sessions import OWNER, Session, Sessions
-from bridges.live.sockets import (
+from loki_vfx.bridges.live.security import KeyFolder, guard_for
+from loki_vfx.bridges.live.sessions import OWNER, Session, Sessions
+from loki_vfx.bridges.live.sockets import (
     POLLIN,
     TOKEN_USER,
     ConnectionWatch,
@@ -38,8 +39,7 @@ from bridges.live.sockets import (
     send,
     user_of,
 )
-from bridges.standalone.versions import loki_version
-from loki_core.errors import LokiError
+from loki_vfx.bridges.standalone.versions import loki_version
 
 logger = logging.getLogger("loki.live")
 

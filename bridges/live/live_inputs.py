@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from bridges.live.segments import part_views
-from bridges.live.worker_link import WorkerLink, read_stream
 from loki_core.errors import Cancelled
 from loki_core.parallel.comm import Communicator
+from loki_vfx.bridges.live.segments import part_views
+from loki_vfx.bridges.live.worker_link import WorkerLink, read_stream
 
 
 class LiveInputs:

@@ -14,18 +14,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from bridges.live.buffer_pool import BufferPool
-from bridges.live.protocol import Message, document_part, read_document
-from bridges.live.scene_document import document_to_send
-from bridges.live.segments import part_views
-from bridges.live.sent_arrays import SentArrays
-from bridges.live.wire import ConnectionLost
 from loki_core.data.mesh import merge_streams
 from loki_core.errors import Cancelled, InputError, LokiError
-from serialization.codec import decode, encode
+from loki_vfx.bridges.live.buffer_pool import BufferPool
+from loki_vfx.bridges.live.protocol import Message, document_part, read_document
+from loki_vfx.bridges.live.scene_document import document_to_send
+from loki_vfx.bridges.live.segments import part_views
+from loki_vfx.bridges.live.sent_arrays import SentArrays
+from loki_vfx.bridges.live.wire import ConnectionLost
+from loki_vfx.serialization.codec import decode, encode
 
 if TYPE_CHECKING:
-    from bridges.live.client import Client
+    from loki_vfx.bridges.live.client import Client
 
 ANSWER_SECONDS = 30.0
 FRAMES_AHEAD = 2  # of the solver, for inputs that are functions
@@ -69,7 +69,7 @@ class Frame:
         """Return a stream; the parts of ranks are joined when it is first asked for."""
         if path not in self._streams:
             if self.folder is not None:
-                from serialization.frame_cache import FrameCacheReader
+                from loki_vfx.serialization.frame_cache import FrameCacheReader
 
                 return FrameCacheReader(self.folder).read(self.number, path)
             if path not in self._parts:

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.live.process_tree import started_at
 from loki_core.errors import LokiError
+from loki_vfx.bridges.live.process_tree import started_at
 
 DISCOVERY = ".server.json"
 SECONDS_TO_START = 60.0
@@ -119,4 +119,4 @@ def wtloki_command() -> list[str]:
             "wtloki was not found; install the solver (pip install loki-vfx), and let the "
             "environment variable LOKI_WTLOKI name its wtloki, or give command=[PATH]"
         )
-    return [sys.executable, "-m", "bridges.standalone.command_line"]
+    return [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]

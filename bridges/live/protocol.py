@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from loki_core.errors import FormatError
-from serialization.codec import Limits, decode, encode
+from loki_vfx.serialization.codec import Limits, decode, encode
 
 PROTOCOL_VERSION = 2
 OLDEST_VERSION = 2

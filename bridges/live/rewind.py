@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bridges.live.protocol import Message, ProtocolError, read_document
-from bridges.live.run_folder import RunOptions, RunRecord, checked_input_names
-from bridges.live.scene_document import parse_scene
-from bridges.standalone.scene import frame_range
 from loki_core.errors import InputError
 from loki_core.solver_setup import SolverSetup
-from serialization.checkpoint_file import checkpoints_before
-from serialization.frame_cache import whole_frames
+from loki_vfx.bridges.live.protocol import Message, ProtocolError, read_document
+from loki_vfx.bridges.live.run_folder import RunOptions, RunRecord, checked_input_names
+from loki_vfx.bridges.live.scene_document import parse_scene
+from loki_vfx.bridges.standalone.scene import frame_range
+from loki_vfx.serialization.checkpoint_file import checkpoints_before
+from loki_vfx.serialization.frame_cache import whole_frames
 
 FIELDS: Mapping[str, type | tuple[type, ...]] = {
     "document": (dict, type(None)),

@@ -20,11 +20,11 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from bridges.live.segments import write_parts
 from loki_core.errors import FormatError, InputError, did_you_mean
-from serialization.atomic_file import read_json, write_json
-from serialization.checkpoint_file import checkpoint_frames
-from serialization.frame_cache import safe_name, whole_frames
+from loki_vfx.bridges.live.segments import write_parts
+from loki_vfx.serialization.atomic_file import read_json, write_json
+from loki_vfx.serialization.checkpoint_file import checkpoint_frames
+from loki_vfx.serialization.frame_cache import safe_name, whole_frames
 
 RECORD_FORMAT, RECORD_VERSION = "loki run", 1
 MAX_INPUTS = 10_000

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bridges.live.protocol import ProtocolError
-from bridges.live.run_folder import RunFolder, RunRecord
-from bridges.live.segments import SegmentWriter
+from loki_vfx.bridges.live.protocol import ProtocolError
+from loki_vfx.bridges.live.run_folder import RunFolder, RunRecord
+from loki_vfx.bridges.live.segments import SegmentWriter
 
 INPUT_SEGMENTS = 4
 #: How many frames a client may be ahead of the solver.

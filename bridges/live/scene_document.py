@@ -46,8 +46,8 @@ def change_scene(scene: SolverSetup | Graph, changes: Sequence[str]) -> SolverSe
     Raises:
         LokiError: One of them names nothing, or has a value that is not allowed.
     """
-    from bridges.standalone.graph_scene import change_graph
-    from bridges.standalone.scene import apply_changes
+    from loki_vfx.bridges.standalone.graph_scene import change_graph
+    from loki_vfx.bridges.standalone.scene import apply_changes
 
     if isinstance(scene, SolverSetup):
         return apply_changes(scene, changes)

@@ -20,8 +20,14 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from bridges.live.sockets import TOKEN_USER, Credentials, Guard, new_key_pair, public_key_of
 from loki_core.errors import InputError
+from loki_vfx.bridges.live.sockets import (
+    TOKEN_USER,
+    Credentials,
+    Guard,
+    new_key_pair,
+    public_key_of,
+)
 
 TOKEN_BYTES = 32
 RESERVED_USERS = ("owner", TOKEN_USER)  # who the system itself lets in

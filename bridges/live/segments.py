@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from loki_core.errors import FormatError
-from serialization.codec import ALIGNMENT
+from loki_vfx.serialization.codec import ALIGNMENT
 
 MAX_SEGMENT_BYTES = 1 << 40
 MAX_PARTS = 65_536

@@ -19,11 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bridges.live.delivery import End
-from bridges.live.front_desk import DeskSettings, FrontDesk
-from bridges.live.local_server import DISCOVERY, discovered
-from bridges.live.process_tree import started_at
-from bridges.live.protocol import (
+from loki_core.errors import FormatError, InputError, LokiError
+from loki_core.solver_setup import SolverSetup
+from loki_vfx.bridges.live.delivery import End
+from loki_vfx.bridges.live.front_desk import DeskSettings, FrontDesk
+from loki_vfx.bridges.live.local_server import DISCOVERY, discovered
+from loki_vfx.bridges.live.process_tree import started_at
+from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
     Message,
@@ -33,27 +35,33 @@ from bridges.live.protocol import (
     read_document,
     read_message,
 )
-from bridges.live.rewind import Rewind, goes_on_from
-from bridges.live.run_folder import (
+from loki_vfx.bridges.live.rewind import Rewind, goes_on_from
+from loki_vfx.bridges.live.run_folder import (
     RunFolder,
     RunOptions,
     RunRecord,
     checked_input_names,
     runs_in,
 )
-from bridges.live.run_inputs import Taken
-from bridges.live.scene_document import change_scene, checked_changes, parse_scene
-from bridges.live.security import folder_of_runs, owner_only_folder, socket_folder
-from bridges.live.segments import remove_stale, shared_memory_folder
-from bridges.live.sessions import OWNER, Session
-from bridges.live.sockets import POLLIN, Poller, listen, new_context, receive, routing_id, send
-from bridges.live.supervised_run import JobPolicy, SupervisedRun, taken_up
-from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.scene import frame_range
-from bridges.standalone.versions import core_count, loki_version, memory_bytes
-from loki_core.errors import FormatError, InputError, LokiError
-from loki_core.solver_setup import SolverSetup
-from serialization.atomic_file import write_json
+from loki_vfx.bridges.live.run_inputs import Taken
+from loki_vfx.bridges.live.scene_document import change_scene, checked_changes, parse_scene
+from loki_vfx.bridges.live.security import folder_of_runs, owner_only_folder, socket_folder
+from loki_vfx.bridges.live.segments import remove_stale, shared_memory_folder
+from loki_vfx.bridges.live.sessions import OWNER, Session
+from loki_vfx.bridges.live.sockets import (
+    POLLIN,
+    Poller,
+    listen,
+    new_context,
+    receive,
+    routing_id,
+    send,
+)
+from loki_vfx.bridges.live.supervised_run import JobPolicy, SupervisedRun, taken_up
+from loki_vfx.bridges.standalone.folder_lock import FolderLock
+from loki_vfx.bridges.standalone.scene import frame_range
+from loki_vfx.bridges.standalone.versions import core_count, loki_version, memory_bytes
+from loki_vfx.serialization.atomic_file import write_json
 
 logger = logging.getLogger("loki.live")
 

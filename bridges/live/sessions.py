@@ -11,7 +11,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridges.live.protocol import SESSION_BYTES, Message, ProtocolError
+from loki_vfx.bridges.live.protocol import SESSION_BYTES, Message, ProtocolError
 
 #: The name of whoever the system itself lets in: the owner of the server.
 OWNER = "owner"

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from bridges.live.worker_link import WorkerLink
 from loki_core.data.mesh import merge_streams
 from loki_core.parallel.comm import Communicator
-from serialization.codec import encode, pack, unpack
-from serialization.frame_cache import Manifest
+from loki_vfx.bridges.live.worker_link import WorkerLink
+from loki_vfx.serialization.codec import encode, pack, unpack
+from loki_vfx.serialization.frame_cache import Manifest
 
 
 class StreamSink:

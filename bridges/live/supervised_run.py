@@ -20,17 +20,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bridges.live.delivery import Delivery, Result
-from bridges.live.protocol import Message, ProtocolError
-from bridges.live.rewind import Rewind
-from bridges.live.run_folder import ENDED, RunFolder, RunOptions, RunRecord
-from bridges.live.run_inputs import RunInputs, Taken
-from bridges.live.segments import SegmentReader
-from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS
-from bridges.live.worker_process import WorkerProcess
-from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.launch import job_command, job_environment, threads_of_rank
 from loki_core.errors import InputError, LokiError
+from loki_vfx.bridges.live.delivery import Delivery, Result
+from loki_vfx.bridges.live.protocol import Message, ProtocolError
+from loki_vfx.bridges.live.rewind import Rewind
+from loki_vfx.bridges.live.run_folder import ENDED, RunFolder, RunOptions, RunRecord
+from loki_vfx.bridges.live.run_inputs import RunInputs, Taken
+from loki_vfx.bridges.live.segments import SegmentReader
+from loki_vfx.bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS
+from loki_vfx.bridges.live.worker_process import WorkerProcess
+from loki_vfx.bridges.standalone.folder_lock import FolderLock
+from loki_vfx.bridges.standalone.launch import job_command, job_environment, threads_of_rank
 
 logger = logging.getLogger("loki.live")
 
@@ -343,7 +343,7 @@ class SupervisedRun:
             SEGMENTS: str(self._segments),
             THREADS: str(threads),
         }
-        words = ["-m", "bridges.live.worker", str(self.folder.path)]
+        words = ["-m", "loki_vfx.bridges.live.worker", str(self.folder.path)]
         self._has_said_why = self._has_link = False
         self._stop_as = None
         self._tasks, self._last_task = -1, now

@@ -13,7 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from bridges.live.protocol import (
+from loki_core.errors import LokiError
+from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     OLDEST_VERSION,
     PROTOCOL_VERSION,
@@ -23,7 +24,7 @@ from bridges.live.protocol import (
     read_document,
     read_message,
 )
-from bridges.live.sockets import (
+from loki_vfx.bridges.live.sockets import (
     POLLIN,
     ConnectionWatch,
     Credentials,
@@ -34,7 +35,6 @@ from bridges.live.sockets import (
     receive,
     send,
 )
-from loki_core.errors import LokiError
 
 HELLO_SECONDS = 3.0  # until a hello that nobody answers is said again
 KEPT_KEYS = 1000  # of messages that may still be refused; the server refuses at once

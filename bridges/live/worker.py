@@ -1,4 +1,4 @@
-"""One rank of a live run: `python -m bridges.live.worker FOLDER`, alone or under mpiexec.
+"""One rank of a live run: `python -m loki_vfx.bridges.live.worker FOLDER`, alone or under mpiexec.
 
 The server starts it, with what it needs to find its way back in the environment. It reads the run
 from its folder and drives a Runner, as `wtloki run` does; rank 0 has a link to the server, for
@@ -18,22 +18,29 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bridges.live.live_inputs import LiveInputs
-from bridges.live.run_folder import RunFolder
-from bridges.live.scene_document import change_scene, has_solver, parse_scene
-from bridges.live.stream_sink import StreamSink
-from bridges.live.worker_link import ATTEMPT, ENDPOINT, IDENTITY, SEGMENTS, THREADS, WorkerLink
-from bridges.standalone.failures import describe_failure
-from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.frame_sinks import CacheSink, FrameSink
-from bridges.standalone.run_request import RunRequest
-from bridges.standalone.runner import Runner, document_digest
-from bridges.standalone.scene import Scene, frame_range, make_scene
 from loki_core.errors import Cancelled, InputError
 from loki_core.parallel.comm import Communicator, world
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Evaluator, Graph
-from serialization.frame_cache import Manifest
+from loki_vfx.bridges.live.live_inputs import LiveInputs
+from loki_vfx.bridges.live.run_folder import RunFolder
+from loki_vfx.bridges.live.scene_document import change_scene, has_solver, parse_scene
+from loki_vfx.bridges.live.stream_sink import StreamSink
+from loki_vfx.bridges.live.worker_link import (
+    ATTEMPT,
+    ENDPOINT,
+    IDENTITY,
+    SEGMENTS,
+    THREADS,
+    WorkerLink,
+)
+from loki_vfx.bridges.standalone.failures import describe_failure
+from loki_vfx.bridges.standalone.folder_lock import FolderLock
+from loki_vfx.bridges.standalone.frame_sinks import CacheSink, FrameSink
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.bridges.standalone.runner import Runner, document_digest
+from loki_vfx.bridges.standalone.scene import Scene, frame_range, make_scene
+from loki_vfx.serialization.frame_cache import Manifest
 
 SECONDS_BETWEEN_LOOKS = 0.5
 SECONDS_BETWEEN_RANKS = 0.2

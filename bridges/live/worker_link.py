@@ -14,16 +14,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.live.buffer_pool import BufferPool
-from bridges.live.protocol import (
+from loki_core.errors import FormatError
+from loki_vfx.bridges.live.buffer_pool import BufferPool
+from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
     Message,
     message_parts,
     read_message,
 )
-from bridges.live.segments import SegmentReader, SegmentWriter, read_parts
-from bridges.live.sockets import (
+from loki_vfx.bridges.live.segments import SegmentReader, SegmentWriter, read_parts
+from loki_vfx.bridges.live.sockets import (
     POLLIN,
     Mailbox,
     Poller,
@@ -32,8 +33,7 @@ from bridges.live.sockets import (
     receive,
     send,
 )
-from loki_core.errors import FormatError
-from serialization.codec import decode
+from loki_vfx.serialization.codec import decode
 
 #: Variables in which the server tells its workers how to find it, and how to run.
 ENDPOINT, IDENTITY, ATTEMPT, SEGMENTS, THREADS = (

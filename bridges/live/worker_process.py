@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.live.process_tree import ProcessTree
+from loki_vfx.bridges.live.process_tree import ProcessTree
 
 LOG_TAIL = 20_000
 SECONDS_TO_END = 5.0

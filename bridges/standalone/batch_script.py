@@ -16,8 +16,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bridges.standalone.failures import UsageError
 from loki_core.errors import LokiError
+from loki_vfx.bridges.standalone.failures import UsageError
 
 SCRIPT_NAME = "job.sh"
 #: A job that is stopped again and again is queued again so often, and then left to a person.

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 PACKAGE = "loki_vfx.benchmarks"
 
@@ -26,8 +26,8 @@ def command(names: tuple[str, ...], *, quick: bool, only_list: bool, as_json: bo
 
     The exit code is 1 when a goal is missed.
     """
-    from bridges.standalone.discovery import chosen_modules, named_modules
-    from bridges.standalone.versions import machine_description
+    from loki_vfx.bridges.standalone.discovery import chosen_modules, named_modules
+    from loki_vfx.bridges.standalone.versions import machine_description
 
     if only_list:
         known = list(named_modules(PACKAGE))

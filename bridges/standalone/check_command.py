@@ -6,7 +6,12 @@ from pathlib import Path
 
 import click
 
-from bridges.standalone.options import file_argument, machine_options, print_json, scene_options
+from loki_vfx.bridges.standalone.options import (
+    file_argument,
+    machine_options,
+    print_json,
+    scene_options,
+)
 
 EXIT_ERRORS = 4
 
@@ -35,10 +40,10 @@ def command(
 
     The exit code is 0 when there are no errors, warnings or not, and 4 otherwise.
     """
-    from bridges.standalone.checking import Finding, check_scene
-    from bridges.standalone.input_files import read_input
-    from bridges.standalone.scene import load_all_extensions, make_scene, read_document
     from loki_core.errors import LokiError
+    from loki_vfx.bridges.standalone.checking import Finding, check_scene
+    from loki_vfx.bridges.standalone.input_files import read_input
+    from loki_vfx.bridges.standalone.scene import load_all_extensions, make_scene, read_document
 
     findings: list[Finding] = []
     document = None

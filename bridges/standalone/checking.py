@@ -7,9 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bridges.standalone.explanation import explain_parameters, object_stream
-from bridges.standalone.scene import Scene, streams_at
-from bridges.standalone.versions import memory_bytes
 from loki_core.behavior import Behavior
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
@@ -19,6 +16,9 @@ from loki_core.keyframes import Keyframes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
+from loki_vfx.bridges.standalone.explanation import explain_parameters, object_stream
+from loki_vfx.bridges.standalone.scene import Scene, streams_at
+from loki_vfx.bridges.standalone.versions import memory_bytes
 
 #: The state, the copy that a substep is rolled back to, and what a frame writes.
 MEMORY_COPIES = 3.0

@@ -9,13 +9,13 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from bridges.standalone.frame_sinks import disk_errors
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.errors import InputError, LokiError
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.repartition import state_for_rank
 from loki_core.pipeline.solver import Solver
-from serialization.checkpoint_file import (
+from loki_vfx.bridges.standalone.frame_sinks import disk_errors
+from loki_vfx.serialization.checkpoint_file import (
     commit_checkpoint,
     latest_checkpoint,
     open_checkpoint,

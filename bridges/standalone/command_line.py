@@ -53,7 +53,7 @@ class LazyGroup(click.Group):
         """Import a sub-command; None is an unknown one."""
         if cmd_name not in COMMANDS:
             return None
-        module = importlib.import_module(f"bridges.standalone.{COMMANDS[cmd_name][0]}")
+        module = importlib.import_module(f"loki_vfx.bridges.standalone.{COMMANDS[cmd_name][0]}")
         command: click.Command = module.command
         return command
 
@@ -76,7 +76,7 @@ class LazyGroup(click.Group):
 
 def _show_version(ctx: click.Context, parameter: click.Parameter, value: bool) -> None:
     if value and not ctx.resilient_parsing:
-        from bridges.standalone.versions import loki_version
+        from loki_vfx.bridges.standalone.versions import loki_version
 
         click.echo(f"wtloki {loki_version()}")
         ctx.exit()
@@ -129,7 +129,7 @@ def run_command(arguments: list[str]) -> int:
         click.echo("stopped", err=True)
         return 130
     except Exception as error:  # the last place where a failure can become a message
-        from bridges.standalone.failures import describe_failure
+        from loki_vfx.bridges.standalone.failures import describe_failure
 
         failure = describe_failure(error)
         if "--debug" in arguments or os.environ.get("LOKI_DEBUG") == "1":

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone import preview
-from bridges.standalone.mesh_picture import check_color
-from bridges.standalone.picture_stage import Stage, load_pyvista, outline_of, stage_of
 from loki_core.errors import InputError, LokiError
-from serialization.atomic_file import replacing
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.standalone import preview
+from loki_vfx.bridges.standalone.mesh_picture import check_color
+from loki_vfx.bridges.standalone.picture_stage import Stage, load_pyvista, outline_of, stage_of
+from loki_vfx.serialization.atomic_file import replacing
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 MAX_TILES = 400
 MAX_WIDTH = 8192  # of the sheet [pixels]

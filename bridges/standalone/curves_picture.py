@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.volume_fields import COLOR_CHANNELS, INFERNO, Doubles, Floats
-from bridges.standalone.volume_picture import (
+from loki_core.data.curves import Curves
+from loki_vfx.bridges.standalone.volume_fields import COLOR_CHANNELS, INFERNO, Doubles, Floats
+from loki_vfx.bridges.standalone.volume_picture import (
     BACKDROP,
     KEY_COLOR,
     SHADOW_SIZE,
@@ -25,7 +26,6 @@ from bridges.standalone.volume_picture import (
     lamp_view,
     to_display,
 )
-from loki_core.data.curves import Curves
 
 STRAND_COLOR = (0.23, 0.12, 0.058)  # linear: chestnut
 SAMPLES = 2  # along each edge of a pixel

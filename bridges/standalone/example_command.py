@@ -6,8 +6,8 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
-from bridges.standalone.run_command import perform, run_options
+from loki_vfx.bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.run_command import perform, run_options
 
 
 @click.command("example")
@@ -43,8 +43,8 @@ def command(
 
     Then look at it: wtloki preview FOLDER
     """
-    from bridges.standalone.gallery import find_example, read_options
-    from bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.gallery import find_example, read_options
+    from loki_vfx.bridges.standalone.run_request import RunRequest
 
     if name is None or only_list:
         _list(as_json=as_json)
@@ -59,7 +59,7 @@ def command(
 
 
 def _list(*, as_json: bool) -> None:
-    from bridges.standalone.gallery import example_names, example_options, find_example
+    from loki_vfx.bridges.standalone.gallery import example_names, example_options, find_example
 
     found: list[dict[str, Any]] = []
     for name in example_names():

@@ -8,7 +8,12 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import file_argument, machine_options, print_json, scene_options
+from loki_vfx.bridges.standalone.options import (
+    file_argument,
+    machine_options,
+    print_json,
+    scene_options,
+)
 
 _LOOP_WORDS = {
     "setup": "once",
@@ -38,8 +43,8 @@ def command(
     Inputs that are not given are taken as empty; give them to see which channels override
     which parameters.
     """
-    from bridges.standalone.explanation import explain
-    from bridges.standalone.scene import load_scene
+    from loki_vfx.bridges.standalone.explanation import explain
+    from loki_vfx.bridges.standalone.scene import load_scene
 
     scene = load_scene(file, inputs=inputs, changes=changes, extensions=extensions)
     document = explain(scene)

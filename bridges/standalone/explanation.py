@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bridges.standalone.scene import Scene, streams_at
 from loki_core.behavior import Behavior
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
@@ -22,6 +21,7 @@ from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import Group, SolverSetup
 from loki_core.sparse_parameters import channel_names, resolve
+from loki_vfx.bridges.standalone.scene import Scene, streams_at
 
 
 def explain(scene: Scene) -> dict[str, Any]:

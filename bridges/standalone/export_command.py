@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 if TYPE_CHECKING:
-    from serialization.cache_export import ExportReport, OnFrame
+    from loki_vfx.serialization.cache_export import ExportReport, OnFrame
 
 _FRAMES = re.compile(r"(-?\d{1,8})(?:-(-?\d{1,8}))?")
 
@@ -78,7 +78,7 @@ def command(
 
     Files appear when all of them are written. Ctrl-C leaves what was there before.
     """
-    from serialization.cache_export import export_frames
+    from loki_vfx.serialization.cache_export import export_frames
 
     span = _frame_span(frames)
     with _stopped_by_signals(), _progress(as_json=as_json) as on_frame:
@@ -154,6 +154,6 @@ def _lines(report: ExportReport) -> Iterator[str]:
     for channel in report.left_out:
         yield f"  left out: {channel}"
     if any("openvdb" in channel for channel in report.left_out):
-        from serialization.volumes import INSTALL
+        from loki_vfx.serialization.volumes import INSTALL
 
         yield f"  to have them, {INSTALL}"

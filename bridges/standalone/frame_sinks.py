@@ -13,12 +13,17 @@ from typing import Any, Protocol
 
 from loki_core.errors import DiskFullError, InputError, LokiError
 from loki_core.parallel.comm import Communicator
-from serialization.checkpoint_file import (
+from loki_vfx.serialization.checkpoint_file import (
     checkpoint_frames,
     checkpoints_before,
     remove_checkpoint,
 )
-from serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest, read_manifest
+from loki_vfx.serialization.frame_cache import (
+    FrameCacheReader,
+    FrameCacheWriter,
+    Manifest,
+    read_manifest,
+)
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from bridges.standalone.failures import UsageError
 from loki_core.errors import InputError, did_you_mean
+from loki_vfx.bridges.standalone.failures import UsageError
 
 PACKAGE = "loki_vfx.examples"
 

@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.failures import UsageError
-from bridges.standalone.scene import Scene
 from loki_core.errors import GraphError, LokiError
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Connection, Evaluator, Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
 from loki_graph.nodes.solver_setup import SolverSetupNode
+from loki_vfx.bridges.standalone.failures import UsageError
+from loki_vfx.bridges.standalone.scene import Scene
 
 
 def graph_scene(

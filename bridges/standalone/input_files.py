@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from bridges.standalone.failures import UsageError
 from loki_core.data.mesh import STREAM_TYPES
 from loki_core.data.points import Points
 from loki_core.errors import FormatError, InputError, did_you_mean
-from serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
+from loki_vfx.bridges.standalone.failures import UsageError
+from loki_vfx.serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
 
 MESH_SUFFIXES = (".ply", ".obj", ".stl")
 NUMPY_SUFFIXES = (".npy", ".npz")
@@ -70,8 +70,8 @@ def read_stream(path: Path) -> Stream:
     """Return the stream that one file holds."""
     suffix = path.suffix.lower()
     if path.name.lower().endswith(HOUDINI_SUFFIXES):
-        from serialization.houdini_files import read_geometry
-        from serialization.houdini_streams import stream_of
+        from loki_vfx.serialization.houdini_files import read_geometry
+        from loki_vfx.serialization.houdini_streams import stream_of
 
         return stream_of(read_geometry(path), label=str(path))
     if suffix not in SUFFIXES:
@@ -80,17 +80,17 @@ def read_stream(path: Path) -> Stream:
     if not path.is_file():
         raise FormatError(f"{path} is not there or is no file")
     if suffix in MESH_SUFFIXES:
-        from serialization.meshes import read_mesh, read_points
+        from loki_vfx.serialization.meshes import read_mesh, read_points
 
         surface = read_mesh(path)
         return surface if surface.primitive_count else read_points(path)
     if suffix == ".vdb":
-        from serialization.volumes import read_vdb
+        from loki_vfx.serialization.volumes import read_vdb
 
         return read_vdb(path)
     if suffix in NUMPY_SUFFIXES:
         return _read_numpy(path)
-    from serialization.atomic_file import read_packed
+    from loki_vfx.serialization.atomic_file import read_packed
 
     stream = read_packed(path)
     if getattr(type(stream), "type_name", None) not in STREAM_TYPES:
@@ -126,7 +126,7 @@ def _read_numpy(path: Path) -> Points:
 
 
 def _cache_input(folder: Path, object_path: str) -> Callable[[int], Stream]:
-    from serialization.frame_cache import FrameCacheReader
+    from loki_vfx.serialization.frame_cache import FrameCacheReader
 
     reader = FrameCacheReader(folder)
     frames = reader.frames()

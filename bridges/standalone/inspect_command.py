@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 EXIT_DAMAGED = 5
 _SKIPPED = ("kind", "path", "objects", "channels", "problems", "tree", "counts", "bounds")
@@ -21,7 +21,7 @@ _SKIPPED = ("kind", "path", "objects", "channels", "problems", "tree", "counts",
 @machine_options
 def command(path: Path, *, frame: int | None, verify: bool, as_json: bool) -> int:
     """Show what is in a frame cache, a checkpoint, a .vdb, a mesh or a setup file."""
-    from bridges.standalone.inspection import inspect_path
+    from loki_vfx.bridges.standalone.inspection import inspect_path
 
     found = inspect_path(path, frame=frame, verify=verify)
     if as_json:

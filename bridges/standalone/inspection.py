@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.input_files import SUFFIXES, read_stream
 from loki_core.data.mesh import Mesh
 from loki_core.errors import FormatError, InputError
+from loki_vfx.bridges.standalone.input_files import SUFFIXES, read_stream
 
 
 def inspect_path(path: Path, *, frame: int | None = None, verify: bool = False) -> dict[str, Any]:
@@ -90,7 +90,7 @@ def _describe_channel(
 
 
 def _inspect_cache(folder: Path, frame: int | None, *, verify: bool) -> dict[str, Any]:
-    from serialization.frame_cache import FrameCacheReader
+    from loki_vfx.serialization.frame_cache import FrameCacheReader
 
     reader = FrameCacheReader(folder)
     frames, manifest = reader.frames(), reader.manifest
@@ -129,7 +129,7 @@ def _inspect_cache(folder: Path, frame: int | None, *, verify: bool) -> dict[str
 
 
 def _inspect_trail(folder: Path, *, verify: bool) -> dict[str, Any]:
-    from serialization.checkpoint_file import checkpoint_frames, open_checkpoint
+    from loki_vfx.serialization.checkpoint_file import checkpoint_frames, open_checkpoint
 
     frames = checkpoint_frames(folder)
     problems = []
@@ -142,7 +142,7 @@ def _inspect_trail(folder: Path, *, verify: bool) -> dict[str, Any]:
 
 
 def _inspect_checkpoint(folder: Path, *, verify: bool) -> dict[str, Any]:
-    from serialization.checkpoint_file import open_checkpoint
+    from loki_vfx.serialization.checkpoint_file import open_checkpoint
 
     if folder.parent.name != "checkpoints" or not folder.name.lstrip("-").isdigit():
         raise InputError(f"{folder} is no checkpoint; they are RUN/checkpoints/FRAME")
@@ -162,7 +162,7 @@ def _inspect_checkpoint(folder: Path, *, verify: bool) -> dict[str, Any]:
 
 
 def _inspect_rank_file(path: Path) -> dict[str, Any]:
-    from serialization.checkpoint_file import read_checkpoint
+    from loki_vfx.serialization.checkpoint_file import read_checkpoint
 
     state = read_checkpoint(path)
     return {
@@ -176,8 +176,8 @@ def _inspect_rank_file(path: Path) -> dict[str, Any]:
 
 
 def _inspect_setup(path: Path) -> dict[str, Any]:
-    from bridges.standalone.scene import read_document
     from loki_core.solver_setup import SolverSetup
+    from loki_vfx.bridges.standalone.scene import read_document
 
     setup = read_document(path)
     if not isinstance(setup, SolverSetup):

@@ -1,7 +1,7 @@
 """Job folders: a run with its script, ready for any machine that sees the folder.
 
 JOB/job.sh           the batch script
-JOB/NAME/            the run: see `bridges.live.run_folder`; its frames are in JOB/NAME/cache
+JOB/NAME/            the run: see `bridges/live/run_folder.py`; its frames are in JOB/NAME/cache
 JOB/slurm-42.log     what the job printed
 JOB/submitted.json   to whom it was handed
 
@@ -15,15 +15,15 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from bridges.live.run_folder import RunFolder, RunOptions, RunRecord, runs_in
-from bridges.live.security import owner_only_folder
-from bridges.live.sessions import OWNER
-from bridges.standalone.batch_script import SCRIPT_NAME
-from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.run_request import RunRequest
 from loki_core.errors import InputError
 from loki_core.solver_setup import SolverSetup
-from serialization.atomic_file import write_json
+from loki_vfx.bridges.live.run_folder import RunFolder, RunOptions, RunRecord, runs_in
+from loki_vfx.bridges.live.security import owner_only_folder
+from loki_vfx.bridges.live.sessions import OWNER
+from loki_vfx.bridges.standalone.batch_script import SCRIPT_NAME
+from loki_vfx.bridges.standalone.folder_lock import FolderLock
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.serialization.atomic_file import write_json
 
 SUBMITTED = "submitted.json"
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 if TYPE_CHECKING:
-    from bridges.live.security import KeyFolder
+    from loki_vfx.bridges.live.security import KeyFolder
 
 
 @click.group("keys")
@@ -28,7 +28,7 @@ def command(ctx: click.Context, folder: str | None) -> None:
     On anna's machine:         wtloki keys show                 give this key to the server's owner
                                wtloki keys trust tcp://host:5800 KEY
     """
-    from bridges.live.security import KeyFolder, settings_folder
+    from loki_vfx.bridges.live.security import KeyFolder, settings_folder
 
     ctx.obj = KeyFolder(Path(folder) if folder else settings_folder())
 
@@ -90,7 +90,7 @@ def show_list(keys: KeyFolder, *, as_json: bool) -> None:
 @click.pass_obj
 def trust(keys: KeyFolder, endpoint: str, key: str, *, as_json: bool) -> None:
     """Remember the public key of a server, so that no other can take its place."""
-    from bridges.live.security import check_endpoint
+    from loki_vfx.bridges.live.security import check_endpoint
 
     check_endpoint(endpoint)
     keys.trust_server(endpoint, key)

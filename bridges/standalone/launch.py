@@ -18,12 +18,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
-from bridges.standalone.events import Event, Reporter
-from bridges.standalone.failures import Failure, RanksFailed
-from bridges.standalone.run_command import stop_on_signals
-from bridges.standalone.run_request import RunRequest
-from bridges.standalone.versions import core_count
 from loki_core.errors import Cancelled, InputError, LokiError
+from loki_vfx.bridges.standalone.events import Event, Reporter
+from loki_vfx.bridges.standalone.failures import Failure, RanksFailed
+from loki_vfx.bridges.standalone.run_command import stop_on_signals
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.bridges.standalone.versions import core_count
 
 #: What MPI launchers and numba read; a job inside a job must not inherit the outer one's place.
 _INHERITED = ("PMI_", "PMIX_", "OMPI_", "HYDI_", "MPI_LOCAL")
@@ -76,7 +76,7 @@ def launch_ranks(request: RunRequest, ranks: int, reporter: Reporter) -> None:
     threads = threads_of_rank(request.threads, ranks)
     request = replace(request, threads=threads)
     process = subprocess.Popen(
-        job_command(ranks, ["-m", "bridges.standalone.worker", request.to_json()]),
+        job_command(ranks, ["-m", "loki_vfx.bridges.standalone.worker", request.to_json()]),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,15 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.picture_stage import load_pyvista, place_camera
-from bridges.standalone.volume_fields import COLOR_CHANNELS
-from bridges.standalone.volume_picture import Surfaces, View
 from loki_core.data.body import Body
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError, did_you_mean
+from loki_vfx.bridges.standalone.picture_stage import load_pyvista, place_camera
+from loki_vfx.bridges.standalone.volume_fields import COLOR_CHANNELS
+from loki_vfx.bridges.standalone.volume_picture import Surfaces, View
 
 COLOR_MAP = "inferno"
 SURFACE_COLOR, LINE_COLOR, POINT_COLOR = "#9db4cf", "#e8c38a", "#7fb2ff"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 if TYPE_CHECKING:
     from loki_core.solver_setup import SolverSetup
@@ -88,7 +88,7 @@ def _copy(target: Path, name: str) -> dict[str, Path]:
     """Write a template's graph and the inputs that it suggests; return the files of inputs."""
     from loki_core.errors import InputError, did_you_mean
     from loki_graph.templates import templates
-    from serialization.atomic_file import write_packed
+    from loki_vfx.serialization.atomic_file import write_packed
 
     known = {one.name: one for one in templates()}
     if name not in known:

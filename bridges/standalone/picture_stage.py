@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.volume_fields import density_channel, occupied_corners
-from bridges.standalone.volume_picture import View
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import LokiError
+from loki_vfx.bridges.standalone.volume_fields import density_channel, occupied_corners
+from loki_vfx.bridges.standalone.volume_picture import View
 
 BACKGROUND_LOW, BACKGROUND_HIGH = "#0a0d14", "#1f2a3c"
 GROUND = (30, 39, 54)

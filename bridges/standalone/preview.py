@@ -15,9 +15,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.curves_picture import color_channel, paint_curves, put_strands
-from bridges.standalone.mesh_picture import check_color, draw_mesh, find_surfaces, point_values
-from bridges.standalone.picture_stage import (
+from loki_core.data.curves import Curves
+from loki_core.data.mesh import Mesh
+from loki_core.data.voxels import Voxels
+from loki_core.errors import InputError
+from loki_vfx.bridges.standalone.curves_picture import color_channel, paint_curves, put_strands
+from loki_vfx.bridges.standalone.mesh_picture import (
+    check_color,
+    draw_mesh,
+    find_surfaces,
+    point_values,
+)
+from loki_vfx.bridges.standalone.picture_stage import (
     BACKGROUND_HIGH,
     BACKGROUND_LOW,
     Stage,
@@ -27,18 +36,14 @@ from bridges.standalone.picture_stage import (
     place_camera,
     stage_of,
 )
-from bridges.standalone.volume_fields import density_channel, own_colors, tint_channel
-from bridges.standalone.volume_picture import (
+from loki_vfx.bridges.standalone.volume_fields import density_channel, own_colors, tint_channel
+from loki_vfx.bridges.standalone.volume_picture import (
     SHADOW_SIZE,
     Surfaces,
     lamp_view,
     paint_volumes,
     sort_volumes,
 )
-from loki_core.data.curves import Curves
-from loki_core.data.mesh import Mesh
-from loki_core.data.voxels import Voxels
-from loki_core.errors import InputError
 
 
 def render(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 
 @click.command("preview")
@@ -35,9 +35,9 @@ def command(
     as_json: bool,
 ) -> None:
     """Render a picture of a frame: points, curves, surfaces and volumes."""
-    from bridges.standalone.preview import render
     from loki_core.errors import InputError, did_you_mean
-    from serialization.frame_cache import FrameCacheReader
+    from loki_vfx.bridges.standalone.preview import render
+    from loki_vfx.serialization.frame_cache import FrameCacheReader
 
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size)
     if match is None or not 16 <= int(match[1]) <= 16384 or not 16 <= int(match[2]) <= 16384:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 
 @click.command("reference")
@@ -15,8 +15,8 @@ from bridges.standalone.options import machine_options, print_json
 @machine_options
 def command(output: Path | None, *, extensions: tuple[str, ...], as_json: bool) -> None:
     """Write the reference as Markdown pages into a folder, or print it."""
-    from bridges.standalone.reference import reference_pages
-    from bridges.standalone.scene import load_all_extensions
+    from loki_vfx.bridges.standalone.reference import reference_pages
+    from loki_vfx.bridges.standalone.scene import load_all_extensions
 
     load_all_extensions(extensions)
     pages = reference_pages()

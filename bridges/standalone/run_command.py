@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridges.standalone.options import file_argument, machine_options, scene_options
+from loki_vfx.bridges.standalone.options import file_argument, machine_options, scene_options
 
 if TYPE_CHECKING:
-    from bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.run_request import RunRequest
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _STOPPING = b"stopping at the end of the running Task; frames and a checkpoint stay\n"
@@ -77,7 +77,7 @@ def command(file: Path, *, ranks: int, as_json: bool, output: str | None, **valu
     Ctrl-C stops at the end of the running Task and leaves whole frames and a checkpoint;
     --resume continues, bit for bit on the same number of ranks.
     """
-    from bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.run_request import RunRequest
 
     folder = output or file.name.removesuffix(".json").removesuffix(".loki")
     if folder == str(file):
@@ -89,13 +89,13 @@ def command(file: Path, *, ranks: int, as_json: bool, output: str | None, **valu
 
 def perform(request: RunRequest, *, ranks: int, as_json: bool) -> int:
     """Run a request and return the exit code."""
-    from bridges.standalone.events import make_reporter
     from loki_core.errors import Cancelled
+    from loki_vfx.bridges.standalone.events import make_reporter
 
     reporter = make_reporter(as_json=as_json)
     try:
         if ranks > 1:
-            from bridges.standalone.launch import launch_ranks
+            from loki_vfx.bridges.standalone.launch import launch_ranks
 
             launch_ranks(request, ranks, reporter)
         else:

@@ -12,11 +12,17 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.events import Listener
-from bridges.standalone.runner import Runner
-from bridges.standalone.scene import Scene, apply_changes, build_example, frame_range, load_scene
 from loki_core.errors import FormatError, InputError
 from loki_core.parallel.comm import Communicator
+from loki_vfx.bridges.standalone.events import Listener
+from loki_vfx.bridges.standalone.runner import Runner
+from loki_vfx.bridges.standalone.scene import (
+    Scene,
+    apply_changes,
+    build_example,
+    frame_range,
+    load_scene,
+)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bridges.standalone.events import duration_words
+from loki_vfx.bridges.standalone.events import duration_words
 
 #: States in which processes of a run work.
 AT_WORK = ("starting", "running", "paused", "restarting")

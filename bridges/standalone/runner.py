@@ -17,21 +17,21 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any, Protocol
 
-from bridges.standalone.checkpoint_trail import CheckpointTrail, Resumed, restore
-from bridges.standalone.events import Listener
-from bridges.standalone.folder_lock import FolderLock
-from bridges.standalone.frame_sinks import CacheSink, FrameSink
-from bridges.standalone.run_report import RunReport
-from bridges.standalone.scene import After, Scene
-from bridges.standalone.versions import code_versions
 from loki_core.errors import Cancelled, DiskFullError, DivergenceError, InputError, LokiError
 from loki_core.kernels.jit import compiled_kernels, thread_count
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
-from serialization.codec import pack_parts
-from serialization.frame_cache import Manifest
+from loki_vfx.bridges.standalone.checkpoint_trail import CheckpointTrail, Resumed, restore
+from loki_vfx.bridges.standalone.events import Listener
+from loki_vfx.bridges.standalone.folder_lock import FolderLock
+from loki_vfx.bridges.standalone.frame_sinks import CacheSink, FrameSink
+from loki_vfx.bridges.standalone.run_report import RunReport
+from loki_vfx.bridges.standalone.scene import After, Scene
+from loki_vfx.bridges.standalone.versions import code_versions
+from loki_vfx.serialization.codec import pack_parts
+from loki_vfx.serialization.frame_cache import Manifest
 
 UNITS = {"length": "m", "mass": "kg", "time": "s", "temperature": "K", "up": "+y"}
 

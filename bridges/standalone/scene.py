@@ -8,13 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bridges.standalone.failures import UsageError
-from bridges.standalone.gallery import example_of_file, find_example
-from bridges.standalone.input_files import Input, read_inputs
 from loki_core.behavior import Behavior
 from loki_core.errors import InputError
 from loki_core.parameter import Parameter
 from loki_core.solver_setup import SolverSetup
+from loki_vfx.bridges.standalone.failures import UsageError
+from loki_vfx.bridges.standalone.gallery import example_of_file, find_example
+from loki_vfx.bridges.standalone.input_files import Input, read_inputs
 
 if TYPE_CHECKING:
     from loki_graph import Graph
@@ -82,7 +82,7 @@ def read_document(file: Path, changes: Sequence[str] = ()) -> SolverSetup | Grap
     document = load_document_file(file)
     if isinstance(document, SolverSetup):
         return apply_changes(document, changes)
-    from bridges.standalone.graph_scene import change_graph
+    from loki_vfx.bridges.standalone.graph_scene import change_graph
 
     return change_graph(document, changes)
 
@@ -100,7 +100,7 @@ def make_scene(
     """
     if isinstance(document, SolverSetup):
         return Scene(document, dict(inputs))
-    from bridges.standalone.graph_scene import graph_scene
+    from loki_vfx.bridges.standalone.graph_scene import graph_scene
 
     return graph_scene(document, inputs, folder=folder, confined=confined)
 

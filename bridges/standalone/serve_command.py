@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 
 @click.command("serve")
@@ -89,11 +89,11 @@ def command(
     its frames, and starts it again from the last checkpoint when it was killed. Runs that an
     earlier server left go on. Ctrl-C ends it; its runs stop with checkpoints.
     """
-    from bridges.live.front_desk import DeskSettings
-    from bridges.live.local_server import default_root
-    from bridges.live.server import Server, ServerSettings
-    from bridges.live.supervised_run import JobPolicy
-    from bridges.standalone.run_command import stop_on_signals
+    from loki_vfx.bridges.live.front_desk import DeskSettings
+    from loki_vfx.bridges.live.local_server import default_root
+    from loki_vfx.bridges.live.server import Server, ServerSettings
+    from loki_vfx.bridges.live.supervised_run import JobPolicy
+    from loki_vfx.bridges.standalone.run_command import stop_on_signals
 
     server = Server(
         ServerSettings(

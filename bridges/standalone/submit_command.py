@@ -10,11 +10,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridges.standalone.options import file_argument, machine_options, print_json, scene_options
+from loki_vfx.bridges.standalone.options import (
+    file_argument,
+    machine_options,
+    print_json,
+    scene_options,
+)
 
 if TYPE_CHECKING:
-    from bridges.standalone.run_request import RunRequest
-    from bridges.standalone.scene import Scene
+    from loki_vfx.bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.scene import Scene
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 #: The job folder is ready, and there was nobody to hand it to.
@@ -130,20 +135,20 @@ def command(
     the same job submitted again, or --requeue, goes on. Everything is in the job folder: the
     script job.sh, the log, and the frames in NAME/cache.
     """
-    from bridges.live.local_server import wtloki_command
-    from bridges.standalone.batch_script import (
+    from loki_vfx.bridges.live.local_server import wtloki_command
+    from loki_vfx.bridges.standalone.batch_script import (
         Resources,
         batch_script,
         has_slurm,
         submit_to_slurm,
     )
-    from bridges.standalone.job_folder import (
+    from loki_vfx.bridges.standalone.job_folder import (
         absolute_request,
         note_submission,
         prepare_job,
         write_script,
     )
-    from bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.run_request import RunRequest
 
     name = name or _name_of(file)
     asked = {
@@ -195,9 +200,9 @@ def command(
 
 def _checked_scene(request: RunRequest) -> tuple[Scene, tuple[int, int]]:
     """Return the scene and its frames; whatever is wrong is told now and not in the night."""
-    from bridges.standalone.checking import check_declarations
-    from bridges.standalone.scene import frame_range
     from loki_core.errors import InputError
+    from loki_vfx.bridges.standalone.checking import check_declarations
+    from loki_vfx.bridges.standalone.scene import frame_range
 
     scene = request.scene()
     frames = frame_range(request.frames, scene.setup, suggested=scene.frame_count)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 if TYPE_CHECKING:
-    from bridges.standalone.run_table import RunUsage
+    from loki_vfx.bridges.standalone.run_table import RunUsage
 
 
 @click.command("top")
@@ -49,7 +49,7 @@ def command(
     Goes on until Ctrl-C, or until the server ends. No server is started, and none is kept
     from ending.
     """
-    from bridges.live.local_server import default_root
+    from loki_vfx.bridges.live.local_server import default_root
 
     if endpoint is not None and root is not None:
         raise click.UsageError("give --root or --endpoint, not both")
@@ -76,9 +76,9 @@ def _status(
     root: Path, endpoint: str | None, *, keys: str | None, token_file: str | None
 ) -> dict[str, Any]:
     """Ask once. A client that stayed would keep a server at work that ends when it is idle."""
-    from bridges.live.client import Client
-    from bridges.live.local_server import discovered
     from loki_core.errors import LokiError
+    from loki_vfx.bridges.live.client import Client
+    from loki_vfx.bridges.live.local_server import discovered
 
     if endpoint is None:
         found = discovered(root)
@@ -91,8 +91,8 @@ def _status(
 
 def _no_server(root: Path) -> str:
     """Say that there is no server, and how its runs were left."""
-    from bridges.live.run_folder import runs_in
     from loki_core.errors import FormatError
+    from loki_vfx.bridges.live.run_folder import runs_in
 
     left = []
     for folder in runs_in(root):
@@ -107,13 +107,18 @@ def _no_server(root: Path) -> str:
 
 
 def _runs(status: dict[str, Any]) -> list[RunUsage]:
-    from bridges.standalone.run_table import RunUsage
+    from loki_vfx.bridges.standalone.run_table import RunUsage
 
     return [RunUsage.from_summary(one) for one in status["runs"]]
 
 
 def _print(status: dict[str, Any], *, as_json: bool) -> None:
-    from bridges.standalone.run_table import messages_of, plain_table, rich_table, server_words
+    from loki_vfx.bridges.standalone.run_table import (
+        messages_of,
+        plain_table,
+        rich_table,
+        server_words,
+    )
 
     runs = _runs(status)
     if as_json:
@@ -152,7 +157,7 @@ def _show_live(status: dict[str, Any], look: Callable[[], dict[str, Any]], inter
     from rich.live import Live
     from rich.text import Text
 
-    from bridges.standalone.run_table import messages_of, rich_table, server_words
+    from loki_vfx.bridges.standalone.run_table import messages_of, rich_table, server_words
 
     with Live(auto_refresh=False) as live:
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from bridges.standalone.options import machine_options, print_json
+from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 PACKAGE = "loki_vfx.validation"
 EXIT_FAILED, EXIT_ERROR = 1, 2
@@ -35,8 +35,8 @@ def command(names: tuple[str, ...], *, plot: Path | None, only_list: bool, as_js
 
     The exit code is 0 when all pass, 1 when one fails, 2 when one cannot run.
     """
-    from bridges.standalone.discovery import chosen_modules, named_modules
-    from bridges.standalone.failures import describe_failure
+    from loki_vfx.bridges.standalone.discovery import chosen_modules, named_modules
+    from loki_vfx.bridges.standalone.failures import describe_failure
 
     if only_list:
         known = list(named_modules(PACKAGE))

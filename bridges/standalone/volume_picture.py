@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bridges.standalone.volume_fields import (
+from loki_core.data.voxels import Voxels
+from loki_vfx.bridges.standalone.volume_fields import (
     CUT,
     DenseField,
     Doubles,
@@ -24,7 +25,6 @@ from bridges.standalone.volume_fields import (
     level_set_colors,
     own_colors,
 )
-from loki_core.data.voxels import Voxels
 
 LIGHT_VOXELS = 700_000  # of the light volume
 SHADOW_SIZE = 1024  # pixels of the picture that the lamp sees

@@ -16,7 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from bridges.standalone.failures import UsageError
+from loki_vfx.bridges.standalone.failures import UsageError
 
 MOST_DRAWS = 1000  # for one variant that is none of those before
 MAX_VARIANTS = 10_000

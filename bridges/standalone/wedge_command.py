@@ -12,14 +12,19 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from bridges.standalone.options import file_argument, machine_options, print_json, scene_options
+from loki_vfx.bridges.standalone.options import (
+    file_argument,
+    machine_options,
+    print_json,
+    scene_options,
+)
 
 if TYPE_CHECKING:
-    from bridges.standalone.run_request import RunRequest
-    from bridges.standalone.wedge import Variant
-    from bridges.standalone.wedge_costs import Result
-    from bridges.standalone.wedge_folder import Plan, WedgeScene
-    from bridges.standalone.wedge_runs import Outcome
+    from loki_vfx.bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.wedge import Variant
+    from loki_vfx.bridges.standalone.wedge_costs import Result
+    from loki_vfx.bridges.standalone.wedge_folder import Plan, WedgeScene
+    from loki_vfx.bridges.standalone.wedge_runs import Outcome
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 EXIT_FAILED = 1
@@ -172,11 +177,11 @@ def command(
     does not stop the others. Called again, complete variants are skipped and others go on. At the
     end there is a table of costs and a contact sheet. The exit code is 1 if a variant failed.
     """
-    from bridges.standalone.job_folder import absolute_request
-    from bridges.standalone.run_request import RunRequest
-    from bridges.standalone.versions import core_count
-    from bridges.standalone.wedge_folder import WedgeScene, check_root, refuse_changed
-    from bridges.standalone.wedge_summary import write_summary
+    from loki_vfx.bridges.standalone.job_folder import absolute_request
+    from loki_vfx.bridges.standalone.run_request import RunRequest
+    from loki_vfx.bridges.standalone.versions import core_count
+    from loki_vfx.bridges.standalone.wedge_folder import WedgeScene, check_root, refuse_changed
+    from loki_vfx.bridges.standalone.wedge_summary import write_summary
 
     size = _tile_size(tile)
     if only is not None and collect:
@@ -251,7 +256,7 @@ def _variants(
     random_count: int | None,
     seed: int,
 ) -> list[Variant]:
-    from bridges.standalone.wedge import (
+    from loki_vfx.bridges.standalone.wedge import (
         all_combinations,
         paired_values,
         random_values,
@@ -284,7 +289,7 @@ def _between(span: Any) -> str:
 
 
 def _check_apart(varied: Sequence[str], changes: Sequence[str]) -> None:
-    from bridges.standalone.failures import UsageError
+    from loki_vfx.bridges.standalone.failures import UsageError
 
     set_already = {text.partition("=")[0].strip() for text in changes}
     for text in varied:
@@ -294,7 +299,7 @@ def _check_apart(varied: Sequence[str], changes: Sequence[str]) -> None:
 
 
 def _chosen(variants: Sequence[Variant], index: int) -> Variant:
-    from bridges.standalone.failures import UsageError
+    from loki_vfx.bridges.standalone.failures import UsageError
 
     if index > len(variants):
         raise UsageError(f"--only {index}: the variants are 1 to {len(variants)}")
@@ -327,8 +332,8 @@ def _own_words(
     overwrite: bool,
 ) -> list[str]:
     """Return this command line, from anywhere, without what says which variants to run."""
-    from bridges.live.local_server import wtloki_command
-    from bridges.standalone.wedge_folder import request_words
+    from loki_vfx.bridges.live.local_server import wtloki_command
+    from loki_vfx.bridges.standalone.wedge_folder import request_words
 
     words = [*wtloki_command(), "wedge", *request_words(request)]
     for text in varied:
@@ -351,9 +356,9 @@ def _print_list(
     as_json: bool,
 ) -> None:
     """Print the variants and how each is run, and what shows them all, with its pictures."""
-    from bridges.standalone.wedge import short_names
-    from bridges.standalone.wedge_folder import plan_document
-    from bridges.standalone.wedge_runs import run_command_words
+    from loki_vfx.bridges.standalone.wedge import short_names
+    from loki_vfx.bridges.standalone.wedge_folder import plan_document
+    from loki_vfx.bridges.standalone.wedge_runs import run_command_words
 
     listed = [
         {
@@ -389,8 +394,8 @@ def _run(
     request: RunRequest, plans: Sequence[Plan], *, ranks: int, jobs: int, as_json: bool
 ) -> list[Outcome]:
     """Run what is not complete; tell of each variant when it begins and ends."""
-    from bridges.standalone.run_command import stop_on_signals
-    from bridges.standalone.wedge_runs import WedgeRuns
+    from loki_vfx.bridges.standalone.run_command import stop_on_signals
+    from loki_vfx.bridges.standalone.wedge_runs import WedgeRuns
 
     def tell(plan: Plan, state: str, message: str = "") -> None:
         one = plan.variant
@@ -421,8 +426,8 @@ def _run(
 
 def _results(plans: Sequence[Plan], outcomes: Sequence[Outcome]) -> list[Result]:
     """Return what became of each variant, in this call or before it."""
-    from bridges.standalone.wedge_costs import Cost, Result, read_cost
-    from bridges.standalone.wedge_folder import failure_there
+    from loki_vfx.bridges.standalone.wedge_costs import Cost, Result, read_cost
+    from loki_vfx.bridges.standalone.wedge_folder import failure_there
 
     ended = {one.plan.variant.index: one for one in outcomes if not one.was_stopped}
     results = []
@@ -440,8 +445,8 @@ def _results(plans: Sequence[Plan], outcomes: Sequence[Outcome]) -> list[Result]
 
 
 def _print_results(results: Sequence[Result], told: dict[str, Any]) -> None:
-    from bridges.standalone.wedge_costs import columns, row
-    from bridges.standalone.wedge_folder import SHEET, TABLE
+    from loki_vfx.bridges.standalone.wedge_costs import columns, row
+    from loki_vfx.bridges.standalone.wedge_folder import SHEET, TABLE
 
     _print_table(columns(results), [row(result) for result in results])
     failed = [result for result in results if result.failure is not None]
@@ -462,7 +467,7 @@ def _print_results(results: Sequence[Result], told: dict[str, Any]) -> None:
 
 
 def _print_table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from bridges.standalone.wedge_costs import plain_table, rich_table
+    from loki_vfx.bridges.standalone.wedge_costs import plain_table, rich_table
 
     if sys.stdout.isatty():
         from rich.console import Console

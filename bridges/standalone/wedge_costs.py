@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.events import Event, duration_words
-from bridges.standalone.failures import Failure
-from bridges.standalone.run_report import LOG_NAME
-from bridges.standalone.run_table import NOTHING, byte_words
-from bridges.standalone.wedge import short_names
-from bridges.standalone.wedge_folder import Plan
-from serialization.atomic_file import replacing
+from loki_vfx.bridges.standalone.events import Event, duration_words
+from loki_vfx.bridges.standalone.failures import Failure
+from loki_vfx.bridges.standalone.run_report import LOG_NAME
+from loki_vfx.bridges.standalone.run_table import NOTHING, byte_words
+from loki_vfx.bridges.standalone.wedge import short_names
+from loki_vfx.bridges.standalone.wedge_folder import Plan
+from loki_vfx.serialization.atomic_file import replacing
 
 
 @dataclass(frozen=True)

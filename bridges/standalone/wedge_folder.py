@@ -14,16 +14,16 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from bridges.standalone.failures import Failure
-from bridges.standalone.run_request import RunRequest
-from bridges.standalone.runner import document_digest, input_digests
-from bridges.standalone.scene import Scene, apply_changes, frame_range, make_scene
-from bridges.standalone.wedge import Variant
 from loki_core.errors import InputError, LokiError, SetupError
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Graph, load_document_file
-from serialization.atomic_file import read_json, write_json
-from serialization.frame_cache import read_manifest, whole_frames
+from loki_vfx.bridges.standalone.failures import Failure
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.bridges.standalone.runner import document_digest, input_digests
+from loki_vfx.bridges.standalone.scene import Scene, apply_changes, frame_range, make_scene
+from loki_vfx.bridges.standalone.wedge import Variant
+from loki_vfx.serialization.atomic_file import read_json, write_json
+from loki_vfx.serialization.frame_cache import read_manifest, whole_frames
 
 WEDGE, TABLE, SHEET = "wedge.json", "wedge.csv", "contact_sheet.png"
 VARIANT, LOG = "variant.json", "run.log"
@@ -117,7 +117,7 @@ class WedgeScene:
         if isinstance(document, SolverSetup):
             return replace(self.base, setup=document)
         if self._inputs is None:
-            from bridges.standalone.input_files import read_inputs
+            from loki_vfx.bridges.standalone.input_files import read_inputs
 
             self._inputs = read_inputs(self.request.inputs)
         return make_scene(document, self._inputs, folder=self._file.parent)
@@ -131,7 +131,7 @@ class WedgeScene:
     def _apply(self, changes: Sequence[str]) -> SolverSetup | Graph:
         if isinstance(self._document, SolverSetup):
             return apply_changes(self._document, changes)
-        from bridges.standalone.graph_scene import change_graph
+        from loki_vfx.bridges.standalone.graph_scene import change_graph
 
         return change_graph(self._document, changes)
 

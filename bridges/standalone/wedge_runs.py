@@ -14,18 +14,18 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TextIO
 
-from bridges.live.local_server import wtloki_command
-from bridges.standalone.events import Event, describe_event
-from bridges.standalone.failures import Failure, describe_failure
-from bridges.standalone.run_request import RunRequest
-from bridges.standalone.wedge_folder import (
+from loki_core.errors import Cancelled
+from loki_vfx.bridges.live.local_server import wtloki_command
+from loki_vfx.bridges.standalone.events import Event, describe_event
+from loki_vfx.bridges.standalone.failures import Failure, describe_failure
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.bridges.standalone.wedge_folder import (
     LOG,
     Plan,
     request_words,
     variant_request,
     write_variant,
 )
-from loki_core.errors import Cancelled
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.contact_sheet import Tile, write_contact_sheet
-from bridges.standalone.wedge import short_names
-from bridges.standalone.wedge_costs import Result, write_table
-from bridges.standalone.wedge_folder import SHEET, TABLE, WEDGE, leftover_variants
 from loki_core.errors import LokiError
-from serialization.atomic_file import write_json
-from serialization.frame_cache import whole_frames
+from loki_vfx.bridges.standalone.contact_sheet import Tile, write_contact_sheet
+from loki_vfx.bridges.standalone.wedge import short_names
+from loki_vfx.bridges.standalone.wedge_costs import Result, write_table
+from loki_vfx.bridges.standalone.wedge_folder import SHEET, TABLE, WEDGE, leftover_variants
+from loki_vfx.serialization.atomic_file import write_json
+from loki_vfx.serialization.frame_cache import whole_frames
 
 
 def write_summary(

@@ -1,4 +1,4 @@
-"""One rank of an MPI job: `mpiexec -n N python -m bridges.standalone.worker REQUEST`.
+"""One rank of an MPI job: `mpiexec -n N python -m loki_vfx.bridges.standalone.worker REQUEST`.
 
 Rank 0 tells events as JSON lines. When its standard input ends, the launcher wants the job to
 stop, or is gone.
@@ -14,11 +14,11 @@ import time
 import traceback
 from collections.abc import Callable
 
-from bridges.standalone.events import JsonReporter
-from bridges.standalone.failures import describe_failure
-from bridges.standalone.run_request import RunRequest
 from loki_core.errors import Cancelled
 from loki_core.parallel.comm import world
+from loki_vfx.bridges.standalone.events import JsonReporter
+from loki_vfx.bridges.standalone.failures import describe_failure
+from loki_vfx.bridges.standalone.run_request import RunRequest
 
 SECONDS_BETWEEN_RANKS = 0.2
 
@@ -27,7 +27,7 @@ def main() -> int:
     """Run this rank's share of a request and return the exit code."""
     comm = world()
     try:
-        from bridges.standalone.run_command import stop_on_signals
+        from loki_vfx.bridges.standalone.run_command import stop_on_signals
 
         request = RunRequest.from_json(sys.argv[1])
         runner = request.runner(listener=JsonReporter(), comm=comm)

@@ -59,7 +59,7 @@ def build(
         ),
         SagFreeStart(),
     )
-    breeze = tuple(wind * component for component in BREEZE)
+    breeze = (wind * BREEZE[0], wind * BREEZE[1], wind * BREEZE[2])
     air = Group(
         "Wind",
         VolumeObject(

@@ -114,4 +114,5 @@ def _even_places(count: int, random: np.random.Generator) -> Doubles:
     index = np.arange(count)[:, None] + 0.5
     lattice = index * np.array([0.7548776662466927, 0.5698402909980532]) % 1.0
     shaken = lattice + 0.45 * (random.random((count, 2)) - 0.5) / np.sqrt(max(count, 1))
-    return (np.clip(shaken, 0.002, 0.998) - 0.5) * WIDTH
+    places: Doubles = (np.clip(shaken, 0.002, 0.998) - 0.5) * WIDTH
+    return places

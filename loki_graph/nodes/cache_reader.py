@@ -10,7 +10,7 @@ from loki_graph.node import Node, Values
 
 if TYPE_CHECKING:
     from loki_graph.evaluate import Context
-    from serialization.frame_cache import FrameCacheReader
+    from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 
 class CacheReader(Node):
@@ -35,7 +35,7 @@ class CacheReader(Node):
 
     def evaluate(self, context: Context, inputs: Values) -> Values:
         """Return the stream of the frame."""
-        from serialization.frame_cache import FrameCacheReader
+        from loki_vfx.serialization.frame_cache import FrameCacheReader
 
         reader = FrameCacheReader(context.find(self.folder, "folder"))
         frame = context.whole_frame + self.frame_offset

@@ -11,7 +11,7 @@ from loki_core.behavior import parameter
 from loki_core.errors import InputError, SetupError, did_you_mean
 from loki_graph.node import Node, Values
 from loki_graph.sockets import Socket
-from serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
+from loki_vfx.serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
 
 if TYPE_CHECKING:
     from loki_graph.evaluate import Context
@@ -86,15 +86,15 @@ class FileInput(Node):
         """Return what the file of the frame holds."""
         file = self._file(context, context.whole_frame)
         if file.suffix.lower() == ".vdb":
-            from serialization.volumes import read_vdb
+            from loki_vfx.serialization.volumes import read_vdb
 
             return {"out": read_vdb(file, names=self.grids or None)}
         if file.name.lower().endswith(HOUDINI_SUFFIXES):
-            from serialization.houdini_files import read_geometry
-            from serialization.houdini_streams import stream_of
+            from loki_vfx.serialization.houdini_files import read_geometry
+            from loki_vfx.serialization.houdini_streams import stream_of
 
             kind = "points" if self.points_only else "any"
             return {"out": stream_of(read_geometry(file), kind, label=str(file))}
-        from serialization.meshes import read_mesh, read_points
+        from loki_vfx.serialization.meshes import read_mesh, read_points
 
         return {"out": read_points(file) if self.points_only else read_mesh(file)}

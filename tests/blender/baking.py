@@ -8,9 +8,9 @@ from typing import Any
 
 import bpy
 
-from bridges.blender import bakes, exposed
-from bridges.blender.clock import tick_all
-from bridges.blender.declared_properties import set_value
+from loki_vfx.bridges.blender import bakes, exposed
+from loki_vfx.bridges.blender.clock import tick_all
+from loki_vfx.bridges.blender.declared_properties import set_value
 
 LONGEST = float(os.environ.get("LOKI_TEST_SECONDS", "300"))  # the first bake compiles kernels
 

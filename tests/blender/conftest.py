@@ -29,7 +29,7 @@ def addon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["BLENDER_USER_RESOURCES"] = str(tmp_path_factory.mktemp("blender"))
     os.environ["LOKI_COMMAND"] = str(solver_program())
     os.environ["LOKI_RUNS"] = str(tmp_path_factory.mktemp("unsaved"))
-    import bridges.blender as addon
+    import loki_vfx.bridges.blender as addon
 
     addon.register()
     yield addon
@@ -43,8 +43,8 @@ def scene(addon: Any) -> Iterator[Any]:
 
     bpy.ops.wm.read_factory_settings(use_empty=True)
     yield bpy.context.scene
-    from bridges.blender import bakes
-    from bridges.live.client import ConnectionLost
+    from loki_vfx.bridges.blender import bakes
+    from loki_vfx.bridges.live.client import ConnectionLost
 
     for _, bake in bakes.all_bakes():
         if bake.client is not None:

@@ -8,8 +8,8 @@ from typing import Any
 import bpy
 import numpy as np
 
-from bridges.blender.axes import Axes
-from bridges.blender.host_to_loki import stream_of
+from loki_vfx.bridges.blender.axes import Axes
+from loki_vfx.bridges.blender.host_to_loki import stream_of
 
 
 def link(name: str, data: Any) -> Any:

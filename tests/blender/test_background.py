@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from bridges.blender.background import Background
+from loki_vfx.bridges.blender.background import Background
 
 
 def test_works_are_done_in_order_and_outcomes_taken_in_here() -> None:

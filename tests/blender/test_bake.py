@@ -12,17 +12,17 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender import bakes, cache_files
-from bridges.blender.baked_graph import frame_range
-from bridges.blender.clock import tick_all
-from bridges.blender.graph_tree import outputs_in
-from bridges.blender.messages import message_of
-from bridges.blender.operator_tools import solver_node
-from bridges.blender.out_of_date import has_changed
-from bridges.blender.scene_inputs import inputs_of
-from bridges.blender.scene_time import go_home
-from serialization.atomic_file import write_packed
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.blender import bakes, cache_files
+from loki_vfx.bridges.blender.baked_graph import frame_range
+from loki_vfx.bridges.blender.clock import tick_all
+from loki_vfx.bridges.blender.graph_tree import outputs_in
+from loki_vfx.bridges.blender.messages import message_of
+from loki_vfx.bridges.blender.operator_tools import solver_node
+from loki_vfx.bridges.blender.out_of_date import has_changed
+from loki_vfx.bridges.blender.scene_inputs import inputs_of
+from loki_vfx.bridges.blender.scene_time import go_home
+from loki_vfx.serialization.atomic_file import write_packed
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 from tests.blender.baking import hair_of_few_strands, pump, set_exposed
 from tests.blender.conftest import solver_program
 
@@ -149,7 +149,7 @@ def worker_of(tree: Any) -> int:
             words = path.read_bytes().decode(errors="replace").split("\0")
         except OSError:
             continue
-        if "bridges.live.worker" in words and folder in words:
+        if "loki_vfx.bridges.live.worker" in words and folder in words:
             return int(path.parent.name)
     raise AssertionError("no solver runs")
 

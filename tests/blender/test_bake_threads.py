@@ -13,15 +13,15 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender import bake as bake_module
-from bridges.blender import bake_operators, bakes, cache_files, clock, rendering, volumes
-from bridges.blender.bake import Bake
-from bridges.blender.graph_tree import outputs_in
-from bridges.blender.preferences import Wishes
-from bridges.live.frame_keeper import FrameKeeper
-from bridges.live.live_run import RunEvent
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
+from loki_vfx.bridges.blender import bake as bake_module
+from loki_vfx.bridges.blender import bake_operators, bakes, cache_files, clock, rendering, volumes
+from loki_vfx.bridges.blender.bake import Bake
+from loki_vfx.bridges.blender.graph_tree import outputs_in
+from loki_vfx.bridges.blender.preferences import Wishes
+from loki_vfx.bridges.live.frame_keeper import FrameKeeper
+from loki_vfx.bridges.live.live_run import RunEvent
 
 
 class Gate:

@@ -11,17 +11,17 @@ import mathutils
 import numpy as np
 import pytest
 
-from bridges.blender.axes import Axes
-from bridges.blender.host_to_loki import streams_of
-from bridges.blender.loki_to_host import show
-from bridges.blender.points_display import NAME as POINTS_MODIFIER
-from bridges.blender.vertex_groups import vertex_weights
 from loki_core.data.body import Body
 from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
+from loki_vfx.bridges.blender.axes import Axes
+from loki_vfx.bridges.blender.host_to_loki import streams_of
+from loki_vfx.bridges.blender.loki_to_host import show
+from loki_vfx.bridges.blender.points_display import NAME as POINTS_MODIFIER
+from loki_vfx.bridges.blender.vertex_groups import vertex_weights
 from tests.blender.conversion_scenes import (
     depsgraph,
     everything_in_the_file,
@@ -174,7 +174,7 @@ def test_an_object_that_is_hidden_or_edited_is_read():
 
 
 def nodes_modifier(source: Any, build: Any) -> Any:
-    from bridges.blender.scratch_scene import geometry_ends
+    from loki_vfx.bridges.blender.scratch_scene import geometry_ends
 
     tree = bpy.data.node_groups.new("nodes", "GeometryNodeTree")
     given, result = geometry_ends(tree)

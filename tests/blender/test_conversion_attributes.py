@@ -9,19 +9,23 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender.attribute_types import ATTRIBUTE_TYPES, attribute_parts, channel_values
-from bridges.blender.axes import Axes
-from bridges.blender.details import properties_of
-from bridges.blender.host_to_loki import streams_of
-from bridges.blender.loki_to_host import show
-from bridges.blender.stream_memory import RECORD, TYPES, record_of, types_of
 from loki_core.data.channels import CHANNEL_DTYPES
 from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
-from serialization.codec import decode, encode
+from loki_vfx.bridges.blender.attribute_types import (
+    ATTRIBUTE_TYPES,
+    attribute_parts,
+    channel_values,
+)
+from loki_vfx.bridges.blender.axes import Axes
+from loki_vfx.bridges.blender.details import properties_of
+from loki_vfx.bridges.blender.host_to_loki import streams_of
+from loki_vfx.bridges.blender.loki_to_host import show
+from loki_vfx.bridges.blender.stream_memory import RECORD, TYPES, record_of, types_of
+from loki_vfx.serialization.codec import decode, encode
 from tests.blender.conversion_scenes import (
     depsgraph,
     get_values,

@@ -10,15 +10,15 @@ import bpy
 import numpy as np
 import pytest
 
-from bridges.blender.axes import Axes
-from bridges.blender.compat import use_nodes
-from bridges.blender.loki_to_host import show, show_volume
-from bridges.blender.volume_files import write_volume
 from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_graph.voxel_blocks import voxel_centres
+from loki_vfx.bridges.blender.axes import Axes
+from loki_vfx.bridges.blender.compat import use_nodes
+from loki_vfx.bridges.blender.loki_to_host import show, show_volume
+from loki_vfx.bridges.blender.volume_files import write_volume
 
 PIXELS, ACROSS = 48, 4.8  # a pixel is a decimetre
 SIZE = 0.4  # m: of everything that is drawn here

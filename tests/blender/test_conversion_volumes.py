@@ -12,14 +12,14 @@ import mathutils
 import numpy as np
 import pytest
 
-from bridges.blender.axes import Axes, Placement
-from bridges.blender.loki_to_host import show, show_volume
-from bridges.blender.turned_voxels import turned
-from bridges.blender.volume_files import volume_path, write_volume
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_graph.voxel_blocks import voxel_centres
-from serialization.volumes import find_openvdb, read_vdb, write_vdb
+from loki_vfx.bridges.blender.axes import Axes, Placement
+from loki_vfx.bridges.blender.loki_to_host import show, show_volume
+from loki_vfx.bridges.blender.turned_voxels import turned
+from loki_vfx.bridges.blender.volume_files import volume_path, write_volume
+from loki_vfx.serialization.volumes import find_openvdb, read_vdb, write_vdb
 from tests.blender.conversion_scenes import depsgraph, link, read
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import bakes, file_events, rendering
-from bridges.blender.messages import message_of
+from loki_vfx.bridges.blender import bakes, file_events, rendering
+from loki_vfx.bridges.blender.messages import message_of
 from tests.blender.baking import hair_of_few_strands, pump
 
 
@@ -66,7 +66,9 @@ def test_what_an_open_file_lacks_is_said_when_the_add_on_is_enabled(hair: Any, a
 def test_every_handler_is_there_once(addon: Any, scene: Any) -> None:
     addon.unregister()
     handlers = [some for some, _ in file_events._handlers()]
-    assert not any("bridges.blender" in one.__module__ for some in handlers for one in some)
+    assert not any(
+        "loki_vfx.bridges.blender" in one.__module__ for some in handlers for one in some
+    )
     addon.register()
     for some, handler in file_events._handlers():
         assert some.count(handler) == 1

@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bridges.blender.gallery import stage
-from bridges.blender.gallery.__main__ import picture_names
-from bridges.blender.gallery.image_files import write_clip, write_still
-from bridges.blender.gallery.picture import Frame
-from bridges.standalone.gallery import example_names, find_example
-from bridges.standalone.scene import streams_at
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_graph.nodes.shape_source import box_between
+from loki_vfx.bridges.blender.gallery import stage
+from loki_vfx.bridges.blender.gallery.__main__ import picture_names
+from loki_vfx.bridges.blender.gallery.image_files import write_clip, write_still
+from loki_vfx.bridges.blender.gallery.picture import Frame
+from loki_vfx.bridges.standalone.gallery import example_names, find_example
+from loki_vfx.bridges.standalone.scene import streams_at
 
 NAMES = picture_names()
 
@@ -46,7 +46,7 @@ def test_every_picture_is_of_an_example() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_picture_shows_its_frame(name: str, tmp_path: Path) -> None:
-    picture = importlib.import_module(f"bridges.blender.gallery.{name}").PICTURE
+    picture = importlib.import_module(f"loki_vfx.bridges.blender.gallery.{name}").PICTURE
     setup, given = find_example(name).build(**picture.options)
     inputs = streams_at(given, 1)
     objects = {

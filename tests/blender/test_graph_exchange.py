@@ -8,10 +8,6 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import animation, exposed, graph_exchange
-from bridges.blender.baked_graph import document_with_drivers
-from bridges.blender.graph_tree import NODE, inputs_in, outputs_in
-from bridges.blender.node_parts import remove_unused_parts
 from loki_core.keyframes import Keyframes
 from loki_core.setup_document import read_setup
 from loki_graph import Graph
@@ -20,6 +16,10 @@ from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
 from loki_graph.nodes.solver_setup import SolverSetupNode
 from loki_graph.templates import find_template, templates
+from loki_vfx.bridges.blender import animation, exposed, graph_exchange
+from loki_vfx.bridges.blender.baked_graph import document_with_drivers
+from loki_vfx.bridges.blender.graph_tree import NODE, inputs_in, outputs_in
+from loki_vfx.bridges.blender.node_parts import remove_unused_parts
 
 PROJECT = Path(__file__).parent.parent.parent
 FRAMES = (1, 50)

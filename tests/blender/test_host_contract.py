@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.blender.axes import Axes
-from bridges.blender.loki_to_host import show
+from loki_vfx.bridges.blender.axes import Axes
+from loki_vfx.bridges.blender.loki_to_host import show
 from tests.blender.conversion_scenes import read
 from tests.host_contract import SINGLE, check_there_and_back
 

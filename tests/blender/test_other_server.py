@@ -12,11 +12,11 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import bakes, cache_files, solver_connection
-from bridges.blender.out_of_date import has_changed
-from bridges.blender.preferences import Wishes
-from bridges.live.client import connect
-from bridges.live.local_server import ensure_server
+from loki_vfx.bridges.blender import bakes, cache_files, solver_connection
+from loki_vfx.bridges.blender.out_of_date import has_changed
+from loki_vfx.bridges.blender.preferences import Wishes
+from loki_vfx.bridges.live.client import connect
+from loki_vfx.bridges.live.local_server import ensure_server
 from tests.blender.baking import hair_of_few_strands, pump
 from tests.blender.conftest import solver_program
 

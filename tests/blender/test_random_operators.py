@@ -8,14 +8,14 @@ from typing import Any
 import bpy
 import pytest
 
-from bridges.blender import animation, exposed, graph_exchange
-from bridges.blender.graph_tree import NODE, graphs
-from bridges.blender.object_overrides import override_items
-from bridges.blender.setup_rows import name_of, siblings_of
 from loki_core.behavior import registry
 from loki_core.errors import LokiError
 from loki_graph.node import node_registry
 from loki_graph.templates import templates
+from loki_vfx.bridges.blender import animation, exposed, graph_exchange
+from loki_vfx.bridges.blender.graph_tree import NODE, graphs
+from loki_vfx.bridges.blender.object_overrides import override_items
+from loki_vfx.bridges.blender.setup_rows import name_of, siblings_of
 
 
 class Hands:

@@ -20,7 +20,7 @@ from tests.unit.export_scenes import Streams, cache_of, sheet, smoke
 bpy = pytest.importorskip("bpy", reason="needs Blender's Python module: make numpy1")
 
 FRAMES = (1, 2, 3)
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 
 
 def streams_at(frame: int) -> Streams:

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bridges.standalone.command_line import COMMANDS, wtloki
-from bridges.standalone.reference import reference_pages
 from loki_core.behavior import isolated_registry, registry
 from loki_core.kernels.kernel_cache import cache_directory
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
 from loki_graph.graph_document import graph_from_document
 from loki_graph.node import isolated_node_registry, node_registry
+from loki_vfx.bridges.standalone.command_line import COMMANDS, wtloki
+from loki_vfx.bridges.standalone.reference import reference_pages
 
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
@@ -158,7 +158,7 @@ def test_every_stage_is_on_the_pipeline_page_in_its_order():
 
 
 def test_the_reference_is_that_of_the_declarations():
-    from bridges.standalone.reference import reference_pages
+    from loki_vfx.bridges.standalone.reference import reference_pages
 
     for name, text in reference_pages().items():
         page = ROOT / "docs" / "reference" / name

@@ -59,7 +59,12 @@ def environment(tmp_path):
 
 
 def _wtloki(environment, *arguments):
-    command = [sys.executable, "-m", "bridges.standalone.command_line", *map(str, arguments)]
+    command = [
+        sys.executable,
+        "-m",
+        "loki_vfx.bridges.standalone.command_line",
+        *map(str, arguments),
+    ]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from bridges.standalone.gallery import example_names, find_example
 from loki_core.pipeline.solver import Solver
 from loki_core.setup_document import read_setup
+from loki_vfx.bridges.standalone.gallery import example_names, find_example
 
 #: Options that make scenes small without a change of their Solver Setup.
 SMALL = {"strands": 20, "blades": 20, "strands_per_ply": 4, "vertices": 8}
@@ -58,7 +58,7 @@ def test_the_super_setup_fits_every_scene(
 
 def test_the_setup_file_of_a_scene_has_its_streams(tmp_path):
     """`wtloki run examples/NAME/NAME.loki.json` runs the scene; a copy elsewhere is only a file."""
-    from bridges.standalone.scene import load_scene
+    from loki_vfx.bridges.standalone.scene import load_scene
 
     module = find_example("grass")
     file = Path(str(module.__file__)).with_name("grass.loki.json")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from bridges.standalone.input_files import read_input
-from serialization.atomic_file import write_packed
-from serialization.houdini_files import write_geometry
-from serialization.houdini_streams import geometry_of
+from loki_vfx.bridges.standalone.input_files import read_input
+from loki_vfx.serialization.atomic_file import write_packed
+from loki_vfx.serialization.houdini_files import write_geometry
+from loki_vfx.serialization.houdini_streams import geometry_of
 from tests.host_contract import SINGLE, TYPES, assert_same, check_there_and_back, dressed
 
 

@@ -18,14 +18,14 @@ MAY_IMPORT = {
     "loki_core": (),
     "serialization": ("loki_core",),
     "loki_graph": ("loki_core", "serialization"),
-    "bridges": ("loki_core", "loki_graph", "serialization", "loki_vfx"),
+    "bridges": ("loki_core", "loki_graph", "serialization", "examples", "validation", "benchmarks"),
 }
-OURS = {*MAY_IMPORT, "loki_vfx", "examples", "validation", "benchmarks", "tests"}
+OURS = {*MAY_IMPORT, "examples", "validation", "benchmarks", "tests"}
 
 LIGHT_PROCESS = """
 import importlib.abc, json, pkgutil, sys
 
-ALLOWED = {"numpy", "msgpack", "zmq", "loki_core", "loki_graph", "serialization", "bridges"}
+ALLOWED = {"numpy", "msgpack", "zmq", "loki_core", "loki_graph", "loki_vfx"}
 
 class OnlyLight(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path, target=None):
@@ -37,12 +37,13 @@ class OnlyLight(importlib.abc.MetaPathFinder):
 
 HEAVY = %r
 sys.meta_path.insert(0, OnlyLight())
-import loki_core, loki_graph, serialization
+import loki_core, loki_graph
+from loki_vfx import serialization
 for package in (loki_core, loki_graph, serialization):
     for module in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
         __import__(module.name)
-import bridges.live.client
-from serialization.codec import decode, encode
+import loki_vfx.bridges.live.client
+from loki_vfx.serialization.codec import decode, encode
 parameters = {
     name: {key: one.describe() for key, one in behavior.parameters().items()}
     for name, behavior in loki_core.registry().items()
@@ -51,7 +52,7 @@ document = decode(encode({"parameters": parameters}))
 assert document["parameters"] == parameters
 import numpy as np, pathlib, tempfile
 from loki_core.data.voxels import Voxels
-from serialization import volumes
+from loki_vfx.serialization import volumes
 volumes.find_openvdb = lambda: None  # as where Blender is not
 smoke = Voxels(np.zeros((1, 3), np.int32), 0.1)
 smoke.set_channel("density", np.ones((1, 1, 8, 8, 8), np.float32))
@@ -91,8 +92,18 @@ def test_arrows_point_one_way(package):
     allowed = {package, *MAY_IMPORT[package]}
     for path in (ROOT / package).rglob("*.py"):
         for name in _imports(path):
-            top = name.partition(".")[0]
-            assert top not in OURS or top in allowed, f"{path} imports {name}"
+            first, _, rest = name.partition(".")
+            part = rest.partition(".")[0] if first == "loki_vfx" else first
+            assert part not in OURS or part in allowed, f"{path} imports {name}"
+
+
+def test_what_is_installed_under_our_name_is_imported_under_it():
+    placed = [link.name for link in (ROOT / "loki_vfx").iterdir() if link.is_symlink()]
+    assert set(placed) == {"benchmarks", "bridges", "examples", "serialization", "validation"}
+    for package in (*MAY_IMPORT, *placed):
+        for path in (ROOT / package).rglob("*.py"):
+            for name in _imports(path):
+                assert name.partition(".")[0] not in placed, f"{path} imports {name}"
 
 
 @pytest.mark.parametrize("folder", ["data", "parallel", "kernels"])

@@ -12,7 +12,7 @@ import pytest
 from loki_graph.graph_document import read_graph
 from loki_graph.templates import templates
 
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 
 
 def wtloki(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -41,13 +41,13 @@ def _run(installed, *code):
 
 def test_it_adds_no_generic_import_names(installed):
     names = {path.name for path in installed.iterdir() if not path.name.endswith(".dist-info")}
-    assert names == {"loki_core", "loki_graph", "serialization", "bridges", "loki_vfx"}
+    assert names == {"loki_core", "loki_graph", "loki_vfx"}
 
 
 def test_gallery_benchmarks_and_cases_are_there(installed):
     where = _run(installed, "-c", "import loki_core; print(loki_core.__file__)")
     assert str(installed) in where
-    command = ("-m", "bridges.standalone.command_line")
+    command = ("-m", "loki_vfx.bridges.standalone.command_line")
     assert "fountain" in _run(installed, *command, "example", "--list")
     assert "data" in _run(installed, *command, "bench", "--list")
     assert "terminal_velocity" in _run(installed, *command, "validate", "--list")

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.standalone.bench_command import judged
 from loki_core.behavior import registry
 from loki_core.setup_document import read_setup, write_setup
 from loki_core.solver_setup import Group, SolverSetup
+from loki_vfx.bridges.standalone.bench_command import judged
 
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 HEAVY = ("numba", "scipy", "mpi4py", "vtkmodules", "pyvista", "trimesh", "rich", "numpy")
 NEW_FORCE = '''
 """Levity Force: a test's own Behavior."""
@@ -74,7 +74,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 
 def test_help_lists_every_command_and_each_has_help(tmp_path: Path) -> None:
-    from bridges.standalone.command_line import COMMANDS
+    from loki_vfx.bridges.standalone.command_line import COMMANDS
 
     listed = wtloki("--help", cwd=tmp_path).stdout
     for name in COMMANDS:
@@ -222,7 +222,7 @@ def test_check_reports_everything_that_would_go_wrong(starter: Path) -> None:
 def test_check_reports_missing_channels_and_bad_expressions(starter: Path) -> None:
     from loki_core.data.voxels import Voxels
     from loki_core.operators.particle_expression import ParticleExpression
-    from serialization.volumes import write_vdb
+    from loki_vfx.serialization.volumes import write_vdb
 
     setup = read_setup(starter / "start.loki.json")
     worse = Group("Worse", *setup.children[0].children, ParticleExpression(expression="x = y + 1"))
@@ -248,7 +248,7 @@ def test_check_compares_memory(starter: Path) -> None:
 
 def test_check_reports_open_meshes(starter: Path) -> None:
     from loki_core.data.surface import Surface
-    from serialization.meshes import write_mesh
+    from loki_vfx.serialization.meshes import write_mesh
 
     triangle = Surface.from_faces(np.eye(3), [[0, 1, 2]])
     write_mesh(starter / "open.ply", triangle)

@@ -14,21 +14,21 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bridges.live.client import Client
-from bridges.live.run_folder import RunFolder
-from bridges.standalone.batch_script import Resources, batch_script, time_limit_seconds
-from bridges.standalone.command_line import run_command
-from bridges.standalone.failures import UsageError
-from bridges.standalone.job_folder import absolute_request, prepare_job
-from bridges.standalone.run_request import RunRequest
-from bridges.standalone.run_table import RunUsage, byte_words, plain_table
 from loki_core.data.points import Points
 from loki_core.errors import InputError, LokiError
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import SolverSetup
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.bridges.live.run_folder import RunFolder
+from loki_vfx.bridges.standalone.batch_script import Resources, batch_script, time_limit_seconds
+from loki_vfx.bridges.standalone.command_line import run_command
+from loki_vfx.bridges.standalone.failures import UsageError
+from loki_vfx.bridges.standalone.job_folder import absolute_request, prepare_job
+from loki_vfx.bridges.standalone.run_request import RunRequest
+from loki_vfx.bridges.standalone.run_table import RunUsage, byte_words, plain_table
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 from tests.live.live_scenes import ServerProcess
 
 SUBMIT = ("submit", "dust.loki.json", "--input", "seeds=seeds.npz", "--frames", "3")
@@ -381,7 +381,7 @@ def test_top_goes_on_until_the_server_is_gone(tmp_path: Path, wtloki, monkeypatc
         except StopIteration:
             raise LokiError("no server serves /runs") from None
 
-    monkeypatch.setattr("bridges.standalone.top_command._status", look)
+    monkeypatch.setattr("loki_vfx.bridges.standalone.top_command._status", look)
     done = wtloki("top", "--root", "runs", "--interval", "0.2")
     assert done.returncode == 0 and done.stdout.count("/runs: 2 cores") == 2
     assert "has ended" in done.stderr

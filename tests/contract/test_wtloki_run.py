@@ -17,10 +17,10 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 OBJECT = "Sparks/ParticleObject"
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 
 
 def wtloki(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:

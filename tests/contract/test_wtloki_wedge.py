@@ -14,17 +14,17 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from bridges.houdini.pdg import loki_wedge
-from bridges.live.local_server import wtloki_command
-from bridges.standalone.command_line import run_command
-from bridges.standalone.contact_sheet import MAX_TILES, Tile, write_contact_sheet
 from loki_core.data.points import Points
 from loki_core.errors import InputError
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
-from serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest
+from loki_vfx.bridges.houdini.pdg import loki_wedge
+from loki_vfx.bridges.live.local_server import wtloki_command
+from loki_vfx.bridges.standalone.command_line import run_command
+from loki_vfx.bridges.standalone.contact_sheet import MAX_TILES, Tile, write_contact_sheet
+from loki_vfx.serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest
 from tests.unit.work_items import FakeHolder
 
 SCENE = ("dust.loki.json", "--input", "seeds=seeds.npz", "--frames", "3")
@@ -373,7 +373,7 @@ def test_the_sheet_shows_each_variant_and_what_failed(scene: Path, wtloki) -> No
 def test_very_many_tiles_are_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pyvista")
     assert MAX_TILES <= 1000
-    monkeypatch.setattr("bridges.standalone.contact_sheet.MAX_TILES", 2)
+    monkeypatch.setattr("loki_vfx.bridges.standalone.contact_sheet.MAX_TILES", 2)
     one = write_points(tmp_path / "one", np.random.default_rng(1).random((30, 3)))
     tiles = [Tile(one, 1, str(number)) for number in range(3)]
     told = write_contact_sheet(tiles, tmp_path / "sheet.png", size=(32, 24))

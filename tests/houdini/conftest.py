@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).parent / "stand_in"))
 
 import hou
 
-from bridges.houdini.loki_houdini import cook
-from bridges.live.client import Client
-from bridges.live.local_server import discovered
+from loki_vfx.bridges.houdini.loki_houdini import cook
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.bridges.live.local_server import discovered
 
 
 @pytest.fixture(autouse=True)

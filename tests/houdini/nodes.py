@@ -9,12 +9,12 @@ from typing import Any
 
 import hou
 
-from bridges.houdini import run_parms as parms
-from bridges.houdini.dialog_script import Expression
-from bridges.houdini.loki_houdini import cook
-from bridges.houdini.node_types import NodeType, node_types
-from serialization.houdini_files import write_bytes
-from serialization.houdini_streams import geometry_of
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.dialog_script import Expression
+from loki_vfx.bridges.houdini.loki_houdini import cook
+from loki_vfx.bridges.houdini.node_types import NodeType, node_types
+from loki_vfx.serialization.houdini_files import write_bytes
+from loki_vfx.serialization.houdini_streams import geometry_of
 
 
 @functools.cache

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from bridges.houdini import run_parms as parms
-from bridges.houdini.loki_houdini import cook, node_solve
-from bridges.live.client import Client, Refused
-from bridges.live.local_server import discovered
-from bridges.live.run_folder import checked_name
 from loki_core.setup_document import write_setup
-from serialization.frame_cache import whole_frames
-from serialization.houdini_files import read_bytes
-from serialization.houdini_streams import streams_of
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.loki_houdini import cook, node_solve
+from loki_vfx.bridges.live.client import Client, Refused
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.bridges.live.run_folder import checked_name
+from loki_vfx.serialization.frame_cache import whole_frames
+from loki_vfx.serialization.houdini_files import read_bytes
+from loki_vfx.serialization.houdini_streams import streams_of
 from tests.host_contract import assert_same, dressed
 from tests.houdini.nodes import giving, loki
 from tests.live.live_scenes import OBJECT, by_id, seeds, sparks

@@ -14,16 +14,20 @@ import hou
 import numpy as np
 import pytest
 
-from bridges.houdini import first_run
-from bridges.houdini import run_parms as parms
-from bridges.houdini.loki_houdini import contract_streams, first_run_check, first_run_checks
-from bridges.houdini.loki_houdini.first_run_check import CheckFailed, NotPossible, Place
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError
-from serialization.houdini_files import read_geometry, write_geometry
-from serialization.houdini_volume import VolumePrimitive
-from serialization.houdini_voxels import geometry_of_voxels
+from loki_vfx.bridges.houdini import first_run
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.loki_houdini import (
+    contract_streams,
+    first_run_check,
+    first_run_checks,
+)
+from loki_vfx.bridges.houdini.loki_houdini.first_run_check import CheckFailed, NotPossible, Place
+from loki_vfx.serialization.houdini_files import read_geometry, write_geometry
+from loki_vfx.serialization.houdini_volume import VolumePrimitive
+from loki_vfx.serialization.houdini_voxels import geometry_of_voxels
 from tests.houdini.nodes import loki
 from tests.houdini.nodes import types as node_types
 

@@ -6,9 +6,13 @@ import hou
 import numpy as np
 import pytest
 
-from bridges.houdini.loki_houdini.geometry_streams import move_points, read_stream, write_streams
 from loki_core.data.points import Points
 from loki_core.errors import InputError
+from loki_vfx.bridges.houdini.loki_houdini.geometry_streams import (
+    move_points,
+    read_stream,
+    write_streams,
+)
 from tests.host_contract import SINGLE, TYPES, assert_same, check_there_and_back, dressed
 
 

@@ -7,8 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bridges.houdini import build_package
 from loki_core.setup_document import write_setup
+from loki_vfx.bridges.houdini import build_package
 from tests.houdini.test_vdbs import smoke
 from tests.live.live_scenes import sparks
 
@@ -31,10 +31,10 @@ sys.meta_path.insert(0, Missing())
 import hou
 import loki_core.data.points, loki_graph.nodes.shape_source
 from loki_houdini import cook
-from bridges.live.client import Client
-from bridges.live.local_server import discovered
-from serialization.houdini_files import read_bytes, write_bytes
-from serialization.houdini_streams import geometry_of, streams_of
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.serialization.houdini_files import read_bytes, write_bytes
+from loki_vfx.serialization.houdini_streams import geometry_of, streams_of
 
 files = []
 

@@ -7,9 +7,9 @@ import time
 
 import pytest
 
-from bridges.houdini.loki_houdini import panel
-from bridges.houdini.loki_houdini.panel import Aim, RunWatch
-from bridges.live.client import connect
+from loki_vfx.bridges.houdini.loki_houdini import panel
+from loki_vfx.bridges.houdini.loki_houdini.panel import Aim, RunWatch
+from loki_vfx.bridges.live.client import connect
 from tests.live.live_scenes import seeds, sparks
 
 LONGEST = 60.0  # after which something is wrong [s]

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from bridges.houdini import run_parms as parms
-from bridges.houdini.loki_houdini import vdb_primitives
-from bridges.houdini.loki_houdini.geometry_streams import read_stream, write_streams
-from bridges.houdini.loki_houdini.vdb_primitives import add_vdbs
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_core.setup_document import write_setup
 from loki_graph.nodes.shape_source import unit_sphere
-from serialization import vdb_sequence, volumes
-from serialization.volumes import find_openvdb
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.loki_houdini import vdb_primitives
+from loki_vfx.bridges.houdini.loki_houdini.geometry_streams import read_stream, write_streams
+from loki_vfx.bridges.houdini.loki_houdini.vdb_primitives import add_vdbs
+from loki_vfx.serialization import vdb_sequence, volumes
+from loki_vfx.serialization.volumes import find_openvdb
 from tests.houdini.nodes import loki
 
 needs_openvdb = pytest.mark.skipif(

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from bridges.live.client import Client
+from loki_vfx.bridges.live.client import Client
 from tests.live.live_scenes import ServerProcess
 
 

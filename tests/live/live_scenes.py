@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from bridges.live.local_server import discovered
 from loki_core.data.points import Points
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.solver_setup import Group, SolverSetup
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 OBJECT = "Sparks/ParticleObject"
 ROOT = Path(__file__).parent.parent.parent
@@ -90,7 +90,7 @@ class ServerProcess:
 
     def start(self) -> None:
         """Start it and wait until it can be found."""
-        words = [sys.executable, "-m", "bridges.standalone.command_line", "serve"]
+        words = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line", "serve"]
         self.root.mkdir(mode=0o700, exist_ok=True)
         with (self.root / "server.out").open("ab") as out:
             self.process = subprocess.Popen(

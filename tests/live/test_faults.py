@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from bridges.live.client import Client, Run, RunFailed
-from bridges.live.local_server import discovered
-from bridges.standalone.runner import Runner
 from loki_core.parallel.comm import SERIAL
-from serialization.frame_cache import whole_frames
+from loki_vfx.bridges.live.client import Client, Run, RunFailed
+from loki_vfx.bridges.live.local_server import discovered
+from loki_vfx.bridges.standalone.runner import Runner
+from loki_vfx.serialization.frame_cache import whole_frames
 from tests.live.live_scenes import (
     ROOT,
     ServerProcess,
@@ -32,7 +32,7 @@ FRAMES = 60
 
 CLIENT = """
 import sys
-from bridges.live.client import Client
+from loki_vfx.bridges.live.client import Client
 from tests.live.live_scenes import seeds, sparks
 client = Client(sys.argv[1])
 run = client.submit(sparks(), {"seeds": seeds()}, run=sys.argv[2], frames="60",

@@ -8,10 +8,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.live.client import Client, Refused, Run, RunFailed, connect
-from bridges.live.live_run import FRAMES_AHEAD
-from bridges.live.protocol import Message
-from bridges.standalone.runner import Runner
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled, FormatError, InputError
 from loki_core.parallel.comm import SERIAL
@@ -19,7 +15,11 @@ from loki_core.pipeline.solver import Solver
 from loki_graph import Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.live.client import Client, Refused, Run, RunFailed, connect
+from loki_vfx.bridges.live.live_run import FRAMES_AHEAD
+from loki_vfx.bridges.live.protocol import Message
+from loki_vfx.bridges.standalone.runner import Runner
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 from tests.live.live_scenes import (
     OBJECT,
     ServerProcess,

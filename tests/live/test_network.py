@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.live.client import Client
 from loki_core.data.points import Points
+from loki_vfx.bridges.live.client import Client
 from tests.live.live_scenes import ServerProcess, assert_same_files, seeds, sparks
 
 WAIT = 120.0

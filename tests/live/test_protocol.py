@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.live.protocol import (
+from loki_core.errors import FormatError
+from loki_vfx.bridges.live.protocol import (
     KINDS,
     LINK_KINDS,
     PROTOCOL_VERSION,
@@ -16,7 +17,6 @@ from bridges.live.protocol import (
     message_parts,
     read_message,
 )
-from loki_core.errors import FormatError
 
 DOCUMENT = (Path(__file__).parent.parent.parent / "docs" / "protocol.md").read_text()
 

@@ -9,11 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.live.client import Client, Refused, Run, RunFailed
-from bridges.live.delivery import Delivery
-from bridges.live.run_folder import RunFolder, RunOptions, RunRecord
-from bridges.live.run_inputs import RunInputs
-from bridges.live.segments import SegmentReader
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled
 from loki_core.objects.particles import ParticleObject
@@ -23,14 +18,19 @@ from loki_core.solver_setup import SolverSetup
 from loki_graph import Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
-from serialization.checkpoint_file import (
+from loki_vfx.bridges.live.client import Client, Refused, Run, RunFailed
+from loki_vfx.bridges.live.delivery import Delivery
+from loki_vfx.bridges.live.run_folder import RunFolder, RunOptions, RunRecord
+from loki_vfx.bridges.live.run_inputs import RunInputs
+from loki_vfx.bridges.live.segments import SegmentReader
+from loki_vfx.serialization.checkpoint_file import (
     checkpoint_frames,
     checkpoints_before,
     commit_checkpoint,
     write_rank_state,
 )
-from serialization.codec import encode
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.codec import encode
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 from tests.live.live_scenes import (
     OBJECT,
     ServerProcess,

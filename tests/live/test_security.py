@@ -12,21 +12,21 @@ from typing import Any
 import pytest
 import zmq
 
-from bridges.live import security
-from bridges.live.client import Client, ConnectionLost, Refused, RunFailed
-from bridges.live.protocol import (
+from loki_core.errors import InputError
+from loki_core.objects.particles import ParticleObject
+from loki_core.operators.particle_expression import ParticleExpression
+from loki_core.solver_setup import SolverSetup
+from loki_vfx.bridges.live import security
+from loki_vfx.bridges.live.client import Client, ConnectionLost, Refused, RunFailed
+from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     PROTOCOL_VERSION,
     Message,
     message_parts,
     read_message,
 )
-from bridges.live.security import KeyFolder
-from loki_core.errors import InputError
-from loki_core.objects.particles import ParticleObject
-from loki_core.operators.particle_expression import ParticleExpression
-from loki_core.solver_setup import SolverSetup
-from serialization.codec import encode
+from loki_vfx.bridges.live.security import KeyFolder
+from loki_vfx.serialization.codec import encode
 from tests.live.live_scenes import ServerProcess, seeds, sparks
 
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from bridges.live.delivery import Delivery, End, Result
-from bridges.live.protocol import Message
-from bridges.live.run_folder import RunFolder, RunOptions, RunRecord
-from bridges.live.segments import SegmentReader, SegmentWriter
-from bridges.live.supervised_run import JobPolicy, SupervisedRun
-from serialization.codec import encode
+from loki_vfx.bridges.live.delivery import Delivery, End, Result
+from loki_vfx.bridges.live.protocol import Message
+from loki_vfx.bridges.live.run_folder import RunFolder, RunOptions, RunRecord
+from loki_vfx.bridges.live.segments import SegmentReader, SegmentWriter
+from loki_vfx.bridges.live.supervised_run import JobPolicy, SupervisedRun
+from loki_vfx.serialization.codec import encode
 from tests.live.live_scenes import seeds, sparks
 
 

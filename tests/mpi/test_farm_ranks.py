@@ -9,16 +9,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.live.run_folder import RunFolder
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import SolverSetup
+from loki_vfx.bridges.live.run_folder import RunFolder
 
 pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.mpi
 
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 SCENE = ("dust.loki.json", "--input", "seeds=seeds.npz", "--frames", "3", "--ranks", "2")
 
 

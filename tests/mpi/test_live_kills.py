@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges.live.client import Client
-from serialization.frame_cache import whole_frames
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.serialization.frame_cache import whole_frames
 from tests.live.live_scenes import (
     OBJECT,
     ROOT,
@@ -39,7 +39,7 @@ NEVER = ("--restarts", "10000", "--fewer-ranks-after", "10000")
 
 HOST = """
 import sys
-from bridges.live.client import Client, Refused
+from loki_vfx.bridges.live.client import Client, Refused
 from tests.live.live_scenes import seeds, sparks
 endpoint, name, ranks, frames = sys.argv[1:]
 client = Client(endpoint, reconnect_seconds=300.0)
@@ -118,7 +118,7 @@ def kind_of(pid: int) -> str:
         return "gone"
     if words[0].endswith(b"mpiexec") or b"mpiexec" in words[1:2][0:1]:
         return "launcher"
-    return "rank" if b"bridges.live.worker" in words[:4] else "other"
+    return "rank" if b"loki_vfx.bridges.live.worker" in words[:4] else "other"
 
 
 def children_of(pid: int) -> list[int]:

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bridges.live.client import Client
-from bridges.standalone.gallery import find_example
-from bridges.standalone.scene import apply_changes
 from loki_core.data.points import Points
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.bridges.standalone.gallery import find_example
+from loki_vfx.bridges.standalone.scene import apply_changes
 from tests.live.live_scenes import ServerProcess, by_id
 
 pytest.importorskip("mpi4py")

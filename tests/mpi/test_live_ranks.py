@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from bridges.live.client import Client, RunFailed
 from loki_core.data.points import Points
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
+from loki_vfx.bridges.live.client import Client, RunFailed
 from tests.live.live_scenes import (
     OBJECT,
     ServerProcess,

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from bridges.live.client import Client
 from loki_core.data.points import Points
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
-from serialization.checkpoint_file import checkpoint_frames
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.serialization.checkpoint_file import checkpoint_frames
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 from tests.live.live_scenes import OBJECT, ServerProcess, assert_same_particles, seeds, sparks
 
 pytest.importorskip("mpi4py")

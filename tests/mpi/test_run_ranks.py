@@ -16,13 +16,13 @@ from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 pytest.importorskip("mpi4py")
 pytestmark = pytest.mark.mpi
 
 OBJECT = "Sparks/ParticleObject"
-COMMAND = [sys.executable, "-m", "bridges.standalone.command_line"]
+COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 RUN = ("run", "sparks.loki.json", "--input", "seeds=seeds.npz")
 # Particles have no neighbours and nothing is reduced, so the number of ranks changes no digit.
 TOLERANCE = 0.0

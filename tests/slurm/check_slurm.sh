@@ -153,7 +153,7 @@ ranks_of() { # JOB NODE...: process numbers of its ranks
             words=$(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null) || continue
             case $words in
             *mpiexec*) ;;
-            *bridges.live.worker*) echo "$pid" ;;
+            *loki_vfx.bridges.live.worker*) echo "$pid" ;;
             esac
         done
     done

@@ -9,7 +9,7 @@ import numpy as np
 
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
-from serialization.frame_cache import FrameCacheWriter, Manifest
+from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
 Streams = dict[str, Any]
 

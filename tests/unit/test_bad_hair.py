@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from bridges.standalone.checking import check_scene
-from bridges.standalone.scene import Scene
 from loki_core.errors import DivergenceError, LokiError
 from loki_graph.nodes.shape_source import unit_sphere
+from loki_vfx.bridges.standalone.checking import check_scene
+from loki_vfx.bridges.standalone.scene import Scene
 
 pytestmark = pytest.mark.compiles
 

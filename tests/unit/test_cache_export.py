@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from loki_core.errors import FormatError, InputError, LokiError
-from serialization import cache_export
-from serialization.cache_export import export_frames
-from serialization.frame_cache import FrameCacheReader
-from serialization.volumes import read_vdb
+from loki_vfx.serialization import cache_export
+from loki_vfx.serialization.cache_export import export_frames
+from loki_vfx.serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.volumes import read_vdb
 from tests.unit.export_scenes import cache_of, sheet, smoke
 
 pytest.importorskip("pxr", reason="needs usd-core")
@@ -150,7 +150,7 @@ def test_volumes_alone_are_a_folder_of_sequences(cache, tmp_path):
 
 
 def test_the_command_tells_of_frames_and_of_what_it_wrote(cache, tmp_path, capsys):
-    from bridges.standalone.command_line import run_command
+    from loki_vfx.bridges.standalone.command_line import run_command
 
     words = ["export", str(cache), "--to", str(tmp_path / "a.usda"), "--objects", "Cloth/Sheet"]
     assert run_command([*words, "--frames", "2-4", "--json"]) == 0
@@ -169,7 +169,7 @@ def test_the_command_tells_of_frames_and_of_what_it_wrote(cache, tmp_path, capsy
 
 
 def test_formats_of_the_command_are_those_of_the_function():
-    from bridges.standalone.export_command import command
+    from loki_vfx.bridges.standalone.export_command import command
 
     choices = {
         one.name: list(one.type.choices)

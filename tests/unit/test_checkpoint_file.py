@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loki_core.errors import FormatError, InputError
-from serialization.checkpoint_file import (
+from loki_vfx.serialization.checkpoint_file import (
     checkpoint_frames,
     commit_checkpoint,
     latest_checkpoint,

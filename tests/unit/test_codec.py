@@ -14,7 +14,7 @@ from loki_core.data.curves import Curves
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import FormatError
-from serialization.codec import (
+from loki_vfx.serialization.codec import (
     ARRAY_EXT,
     CODEC_VERSION,
     STREAM_EXT,

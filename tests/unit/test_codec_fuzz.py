@@ -20,7 +20,7 @@ from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import FormatError
-from serialization.codec import DIGEST_AT, PACK_HEADER, decode, encode, pack, unpack
+from loki_vfx.serialization.codec import DIGEST_AT, PACK_HEADER, decode, encode, pack, unpack
 
 # hypothesis draws a seed and a seed makes a batch: drawing every byte would take minutes
 SEEDS, BATCH = 60, 100  # 6,000 damaged inputs for each of the four targets below

@@ -583,8 +583,8 @@ def test_the_energy_of_a_swinging_strand_does_not_grow(root, newton):
 
 
 def test_explain_names_what_is_painted_on_strands():
-    from bridges.standalone.explanation import explain
-    from bridges.standalone.scene import Scene
+    from loki_vfx.bridges.standalone.explanation import explain
+    from loki_vfx.bridges.standalone.scene import Scene
 
     curves = lk.Curves(
         np.tile(line(5), (2, 1)) + np.repeat([[0, 0, 0], [0, 0, 1]], 5, 0), [0, 5, 10]

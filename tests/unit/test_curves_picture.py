@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.standalone.curves_picture import (
-    SAMPLES,
-    color_channel,
-    gather_strands,
-    paint_curves,
-)
-from bridges.standalone.volume_picture import Surfaces, View
 from loki_core.data.curves import Curves
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_core.kernels import strand_raster
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_vfx.bridges.standalone.curves_picture import (
+    SAMPLES,
+    color_channel,
+    gather_strands,
+    paint_curves,
+)
+from loki_vfx.bridges.standalone.volume_picture import Surfaces, View
 
 pytestmark = pytest.mark.compiles
 
@@ -250,8 +250,8 @@ def test_thick_strands_beside_thin_ones_keep_their_width():
 
 @pytest.mark.parametrize("count", [1, 60, 100_000])
 def test_points_are_drawn_as_large_as_they_are(count):
-    from bridges.standalone.mesh_picture import drawn_radius
     from loki_core.data.points import Points
+    from loki_vfx.bridges.standalone.mesh_picture import drawn_radius
 
     sparks = Points(np.random.default_rng(1).random((count, 3)))
     assert drawn_radius(sparks, BOUNDS) <= 0.02  # nobody knows how large they are
@@ -329,8 +329,8 @@ def test_preview_of_a_cache_of_curves(tmp_path: Path) -> None:
     from click.testing import CliRunner
     from PIL import Image
 
-    from bridges.standalone.preview_command import command
-    from serialization.frame_cache import FrameCacheWriter, Manifest
+    from loki_vfx.bridges.standalone.preview_command import command
+    from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
     hair = bundle()
     hair.set_channel("point", "velocity", np.ones((hair.point_count, 3)))

@@ -19,8 +19,13 @@ from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import FormatError, InputError
-from serialization import frame_cache
-from serialization.frame_cache import FrameCacheReader, FrameCacheWriter, Manifest, safe_name
+from loki_vfx.serialization import frame_cache
+from loki_vfx.serialization.frame_cache import (
+    FrameCacheReader,
+    FrameCacheWriter,
+    Manifest,
+    safe_name,
+)
 
 HAIR, SMOKE = "scene/Hair/CurvesObject", "scene/Wind/VolumeObject"
 
@@ -285,7 +290,7 @@ KILLED = """
 import sys, numpy as np
 sys.path.insert(0, {root!r})
 from loki_core.data.points import Points
-from serialization.frame_cache import FrameCacheWriter, Manifest
+from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 writer = FrameCacheWriter({folder!r}, Manifest(setup_hash="a" * 64))
 points = Points(np.zeros((20000, 3)))
 for frame in range(1, 100000):

@@ -28,8 +28,8 @@ from loki_graph.nodes.shape_source import ShapeSource
 from loki_graph.nodes.transform import Transform
 from loki_graph.nodes.volume_from_mesh import VolumeFromMesh
 from loki_graph.nodes.volume_from_points import VolumeFromPoints
-from serialization.meshes import write_mesh
-from serialization.volumes import write_vdb
+from loki_vfx.serialization.meshes import write_mesh
+from loki_vfx.serialization.volumes import write_vdb
 
 
 def run(node: Node, *streams: Any, frame: int = 1, base_folder: Path | None = None) -> Any:

@@ -20,24 +20,24 @@ from hypothesis import strategies as st
 
 import loki_core as lk
 from loki_core.errors import FormatError, InputError, LokiError
-from serialization.houdini_files import (
+from loki_vfx.serialization.houdini_files import (
     SUFFIXES,
     read_bytes,
     read_geometry,
     write_bytes,
     write_geometry,
 )
-from serialization.houdini_geometry import (
+from loki_vfx.serialization.houdini_geometry import (
     PACKED,
     Attribute,
     Geometry,
     PackedPrimitive,
 )
-from serialization.houdini_json import MAGIC, decode, encode_binary
-from serialization.houdini_packed import selected, unpacked
-from serialization.houdini_reader import geometry_of_document
-from serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
-from serialization.vdb_sequence import grids_of
+from loki_vfx.serialization.houdini_json import MAGIC, decode, encode_binary
+from loki_vfx.serialization.houdini_packed import selected, unpacked
+from loki_vfx.serialization.houdini_reader import geometry_of_document
+from loki_vfx.serialization.houdini_streams import geometry_of, merged, stream_of, streams_of
+from loki_vfx.serialization.vdb_sequence import grids_of
 from tests.host_contract import TYPES, assert_same, dressed
 
 HERE = os.environ.get("LOKI_HOUDINI_FILES", "")
@@ -411,7 +411,7 @@ def test_random_damage_never_ends_otherwise(data):
 
 
 def test_files_are_inputs(tmp_path):
-    from bridges.standalone.input_files import read_input
+    from loki_vfx.bridges.standalone.input_files import read_input
 
     stream = dressed("curves")
     for frame in (1, 2):

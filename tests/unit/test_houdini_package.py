@@ -15,21 +15,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridges.houdini import build_package, run_parms
-from bridges.houdini.declared_parms import declared_parms, parms_of
-from bridges.houdini.dialog_blocks import DialogError
-from bridges.houdini.dialog_parser import parse_dialog
-from bridges.houdini.dialog_script import Dialog, Expression, Folder, Parm, Range, dialog_text
-from bridges.houdini.hda_directory import LIST, file_name, table_name, validate, write
-from bridges.houdini.help_card import card_name
-from bridges.houdini.loki_houdini.panel import Aim, RunWatch
-from bridges.houdini.node_types import NodeType, input_names, node_types
-from bridges.houdini.parm_names import GIVEN, NAME, is_switch, loki_name, parm_name
 from loki_core.behavior import registry
 from loki_core.parameter import Parameter, parameter
 from loki_core.solver_settings import SolverSettings
 from loki_graph.node import node_registry
 from loki_graph.templates import templates
+from loki_vfx.bridges.houdini import build_package, run_parms
+from loki_vfx.bridges.houdini.declared_parms import declared_parms, parms_of
+from loki_vfx.bridges.houdini.dialog_blocks import DialogError
+from loki_vfx.bridges.houdini.dialog_parser import parse_dialog
+from loki_vfx.bridges.houdini.dialog_script import (
+    Dialog,
+    Expression,
+    Folder,
+    Parm,
+    Range,
+    dialog_text,
+)
+from loki_vfx.bridges.houdini.hda_directory import LIST, file_name, table_name, validate, write
+from loki_vfx.bridges.houdini.help_card import card_name
+from loki_vfx.bridges.houdini.loki_houdini.panel import Aim, RunWatch
+from loki_vfx.bridges.houdini.node_types import NodeType, input_names, node_types
+from loki_vfx.bridges.houdini.parm_names import GIVEN, NAME, is_switch, loki_name, parm_name
 
 DECLARATIONS = [*registry().values(), *node_registry().values(), SolverSettings]
 TYPES = {one.name: one for one in node_types()}
@@ -422,7 +429,7 @@ def test_the_package_has_all_parts(package: Path) -> None:
     libraries = inside / "python3.11libs"
     assert (libraries / "loki_houdini" / "panel.py").is_file()
     assert (libraries / "loki_graph" / "templates" / "grass.loki.json").is_file()
-    assert not (libraries / "bridges" / "blender").exists()
+    assert not (libraries / "loki_vfx" / "bridges" / "blender").exists()
     assert not list(folder.rglob("__pycache__"))
     (made,) = package.glob("*.zip")
     with zipfile.ZipFile(made) as packed:
@@ -433,13 +440,14 @@ LIGHT = """
 import importlib, sys
 sys.path.insert(0, {libraries!r})
 sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in repr(one).lower()]
-import bridges.houdini.node_types, bridges.live.client, loki_houdini.panel, serialization.codec
-for module in ("loki_core", "loki_graph", "bridges", "serialization", "loki_houdini"):
+import loki_vfx.bridges.live.client, loki_houdini.panel, loki_vfx.serialization.codec
+from loki_vfx.bridges.houdini.node_types import node_types
+for module in ("loki_core", "loki_graph", "loki_vfx.bridges", "loki_houdini"):
     file = importlib.import_module(module).__file__
     assert file.startswith({libraries!r}), file
 from loki_core.behavior import registry
 from loki_graph.node import node_registry
-assert registry() and node_registry() and bridges.houdini.node_types.node_types()
+assert registry() and node_registry() and node_types()
 heavy = ("numba", "scipy", "mpi4py", "llvmlite", "trimesh", "rich", "click")
 assert not [one for one in heavy if one in sys.modules], sys.modules
 """

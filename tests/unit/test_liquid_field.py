@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from serialization.vdb_sequence import grids_of
-from serialization.volumes import find_openvdb, read_vdb
+from loki_vfx.serialization.vdb_sequence import grids_of
+from loki_vfx.serialization.volumes import find_openvdb, read_vdb
 from tests.unit.test_hybrid import H, drops, tank
 
 FIELD = lk.LiquidSurface(name="Field", output="field", channels=("heat",))

@@ -372,8 +372,8 @@ def test_an_account_is_part_of_the_state():
 def test_an_account_is_shown(tmp_path):
     from click.testing import CliRunner
 
-    from bridges.standalone.inspect_command import command
-    from serialization.frame_cache import FrameCacheWriter, Manifest
+    from loki_vfx.bridges.standalone.inspect_command import command
+    from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
     solver = tank(box((0.3, 0.1, 0.3), (0.7, 0.5, 0.7)), walls="open")
     with FrameCacheWriter(

@@ -17,8 +17,8 @@ from loki_core.objects.hybrid import HybridObject
 from loki_core.objects.liquid_surface import LiquidSurface
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import Group, SolverSetup
-from serialization.vdb_sequence import grids_of
-from serialization.volumes import read_vdb
+from loki_vfx.serialization.vdb_sequence import grids_of
+from loki_vfx.serialization.volumes import read_vdb
 from tests.skeleton.liquid_scene import (
     H,
     box,

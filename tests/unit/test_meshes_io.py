@@ -8,7 +8,7 @@ import pytest
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import FormatError, InputError
-from serialization.meshes import read_mesh, read_points, write_mesh
+from loki_vfx.serialization.meshes import read_mesh, read_points, write_mesh
 
 pytest.importorskip("trimesh")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bridges.blender.gallery.strand_children import Children
 from loki_core.data.curves import Curves
+from loki_vfx.bridges.blender.gallery.strand_children import Children
 
 
 def meadow(shift: float = 0.0) -> Curves:

@@ -13,10 +13,10 @@ from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.data.wireframe import Wireframe
-from serialization import usd_stage
-from serialization.cache_export import export_frames
-from serialization.usd_names import PrimPaths, UniqueNames, plain_name
-from serialization.volumes import read_vdb
+from loki_vfx.serialization import usd_stage
+from loki_vfx.serialization.cache_export import export_frames
+from loki_vfx.serialization.usd_names import PrimPaths, UniqueNames, plain_name
+from loki_vfx.serialization.volumes import read_vdb
 from tests.unit.export_scenes import Streams, cache_of, sheet, smoke
 
 pytest.importorskip("pxr", reason="needs usd-core")

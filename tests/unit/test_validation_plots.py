@@ -9,6 +9,9 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+
+from loki_vfx.bridges.standalone import discovery
+from loki_vfx.bridges.standalone.command_line import run_command
 from loki_vfx.validation import (
     _plots,
     amg_poisson,
@@ -19,9 +22,6 @@ from loki_vfx.validation import (
     taylor_green,
     zalesak,
 )
-
-from bridges.standalone import discovery
-from bridges.standalone.command_line import run_command
 
 pytest.importorskip("matplotlib")
 

@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 
 from loki_core.data.voxels import Voxels
 from loki_core.errors import DiskFullError, FormatError
-from serialization import vdb_sequence, volumes
-from serialization.vdb_check import check_whole
-from serialization.vdb_sequence import (
+from loki_vfx.serialization import vdb_sequence, volumes
+from loki_vfx.serialization.vdb_check import check_whole
+from loki_vfx.serialization.vdb_sequence import (
     centred_values,
     grids_of,
     sequence_file,
     sequence_files,
     turned_to_z_up,
 )
-from serialization.volumes import find_openvdb, read_vdb
+from loki_vfx.serialization.volumes import find_openvdb, read_vdb
 
 
 @pytest.fixture

@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bridges.standalone import volume_fields
-from bridges.standalone.volume_fields import DenseField, gather_smoke, joined, refined
-from bridges.standalone.volume_picture import Surfaces, View, paint_volumes, sort_volumes
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_core.kernels import ray_march, ray_surfaces
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_vfx.bridges.standalone import volume_fields
+from loki_vfx.bridges.standalone.volume_fields import DenseField, gather_smoke, joined, refined
+from loki_vfx.bridges.standalone.volume_picture import Surfaces, View, paint_volumes, sort_volumes
 
 pytestmark = pytest.mark.compiles
 
@@ -403,8 +403,8 @@ def test_preview_of_a_cache_of_voxels(tmp_path: Path) -> None:
     from click.testing import CliRunner
     from PIL import Image
 
-    from bridges.standalone.preview_command import command
-    from serialization.frame_cache import FrameCacheWriter, Manifest
+    from loki_vfx.bridges.standalone.preview_command import command
+    from loki_vfx.serialization.frame_cache import FrameCacheWriter, Manifest
 
     about = Manifest(setup_hash="a" * 64, setup={}, units={"length": "m"}, fps=24.0)
     with FrameCacheWriter(tmp_path / "run", about) as writer:

@@ -7,8 +7,8 @@ import pytest
 
 from loki_core.data.voxels import Voxels
 from loki_core.errors import FormatError, InputError
-from serialization import volumes
-from serialization.volumes import find_openvdb, read_vdb, write_vdb
+from loki_vfx.serialization import volumes
+from loki_vfx.serialization.volumes import find_openvdb, read_vdb, write_vdb
 
 #: It has no package of its own; Blender's brings it, and `make numpy1` runs these tests there.
 NO_OPENVDB = "openvdb comes with Blender's Python: make numpy1"

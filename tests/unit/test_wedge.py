@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bridges.houdini.pdg import loki_wedge
-from bridges.standalone.failures import Failure, UsageError
-from bridges.standalone.wedge import (
+from loki_vfx.bridges.houdini.pdg import loki_wedge
+from loki_vfx.bridges.standalone.failures import Failure, UsageError
+from loki_vfx.bridges.standalone.wedge import (
     MAX_VARIANTS,
     Span,
     Variant,
@@ -23,9 +23,15 @@ from bridges.standalone.wedge import (
     read_variations,
     short_names,
 )
-from bridges.standalone.wedge_costs import Cost, Result, plain_table, read_cost, write_table
-from bridges.standalone.wedge_folder import Plan
-from bridges.standalone.wedge_runs import unexplained_failure
+from loki_vfx.bridges.standalone.wedge_costs import (
+    Cost,
+    Result,
+    plain_table,
+    read_cost,
+    write_table,
+)
+from loki_vfx.bridges.standalone.wedge_folder import Plan
+from loki_vfx.bridges.standalone.wedge_runs import unexplained_failure
 from tests.unit.work_items import FakeHolder
 
 # -- what is varied --------------------------------------------------------------------------------

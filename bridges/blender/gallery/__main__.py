@@ -1,6 +1,6 @@
 """Make pictures of the gallery: simulate, show in Blender, render with Cycles.
 
-    python -m bridges.blender.gallery [NAME ...] [--no-clip] [--again]
+    python -m loki_vfx.bridges.blender.gallery [NAME ...] [--no-clip] [--again]
 
 A simulation that is there, of the same Solver Setup, is used again.
 """
@@ -17,15 +17,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bridges.standalone.gallery import find_example
-from bridges.standalone.scene import streams_at
-from serialization.frame_cache import FrameCacheReader, read_manifest, whole_frames
+from loki_vfx.bridges.standalone.gallery import find_example
+from loki_vfx.bridges.standalone.scene import streams_at
+from loki_vfx.serialization.frame_cache import FrameCacheReader, read_manifest, whole_frames
 
 from . import stage
 from .image_files import write_clip, write_still
 from .picture import Frame, Picture
 
-PROJECT = Path(__file__).parents[3]
+PROJECT = Path(__file__).resolve().parents[3]
 CACHES = PROJECT / "output" / "gallery"
 PICTURES = PROJECT / "docs" / "images" / "gallery"
 STILL, CLIP = (1280, 720), (400, 225)
@@ -84,7 +84,14 @@ def simulate(name: str, picture: Picture, *, again: bool) -> Path:
     is_there = not again and last in whole_frames(folder)
     if is_there and read_manifest(folder).setup == setup.to_document():
         return folder
-    words = ["-m", "bridges.standalone.command_line", "example", name, "--frames", str(last)]
+    words = [
+        "-m",
+        "loki_vfx.bridges.standalone.command_line",
+        "example",
+        name,
+        "--frames",
+        str(last),
+    ]
     for key, value in picture.options.items():
         words += ["--option", f"{key}={value}"]
     words += ["--output", str(folder), "--overwrite"]

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from bridges.standalone.gallery import find_example
 from loki_graph.mesh_channels import shallow_copy
+from loki_vfx.bridges.standalone.gallery import find_example
 
 from . import materials
 from .picture import Frame, Picture

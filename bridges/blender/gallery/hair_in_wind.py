@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from bridges.standalone.gallery import find_example
+from loki_vfx.bridges.standalone.gallery import find_example
 
 from . import materials
 from .picture import Frame, Picture

@@ -8,7 +8,7 @@ from typing import Any
 
 import bpy
 
-from bridges.blender.compat import use_nodes
+from loki_vfx.bridges.blender.compat import use_nodes
 
 Color = tuple[float, float, float]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import bpy
 
-from bridges.blender.scratch_scene import geometry_ends
+from loki_vfx.bridges.blender.scratch_scene import geometry_ends
 
 NAME = "Surface"
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import bpy
 
-from bridges.blender.loki_to_host import show, show_volume
-from bridges.blender.points_display import follow_material
-from bridges.blender.volume_files import volume_path, write_volume
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
+from loki_vfx.bridges.blender.loki_to_host import show, show_volume
+from loki_vfx.bridges.blender.points_display import follow_material
+from loki_vfx.bridges.blender.volume_files import volume_path, write_volume
 
 from .stage import AXES, use_material
 

@@ -14,8 +14,8 @@ from typing import Any
 import bpy
 from mathutils import Vector
 
-from bridges.blender.axes import Axes, turn_to_host
-from bridges.blender.compat import use_nodes
+from loki_vfx.bridges.blender.axes import Axes, turn_to_host
+from loki_vfx.bridges.blender.compat import use_nodes
 
 AXES = Axes()
 Place = Sequence[float]

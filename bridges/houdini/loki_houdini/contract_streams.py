@@ -16,7 +16,7 @@ from loki_core.data.curves import Curves
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
-from serialization.digest import digest
+from loki_vfx.serialization.digest import digest
 
 PLACES = np.random.default_rng(3).random((12, 3))
 EMPTY = np.empty((0, 3))

@@ -15,13 +15,13 @@ from typing import Any
 import hou
 import numpy as np
 
-from bridges.houdini import run_parms as parms
-from bridges.live.client import ConnectionLost
 from loki_core.data.voxels import Voxels
 from loki_core.errors import FormatError, InputError, LokiError, did_you_mean
-from serialization.houdini_files import read_bytes, write_bytes
-from serialization.houdini_geometry import Attribute
-from serialization.houdini_streams import geometry_of
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.live.client import ConnectionLost
+from loki_vfx.serialization.houdini_files import read_bytes, write_bytes
+from loki_vfx.serialization.houdini_geometry import Attribute
+from loki_vfx.serialization.houdini_streams import geometry_of
 
 from . import node_outputs
 from .geometry_streams import MARK, move_points, read_stream, write_streams

@@ -9,9 +9,9 @@ from typing import Any
 
 import hou
 
-from bridges.live.client import Client
-from bridges.live.local_server import discovered, wtloki_command
 from loki_core.errors import LokiError
+from loki_vfx.bridges.live.client import Client
+from loki_vfx.bridges.live.local_server import discovered, wtloki_command
 
 from . import cook
 from .geometry_streams import read_stream

@@ -18,17 +18,17 @@ import hou
 import numpy as np
 
 import loki_core
-from bridges.houdini import run_parms as parms
-from bridges.houdini.dialog_script import TEXTS, Expression, Parm
-from bridges.houdini.hda_directory import write
-from bridges.houdini.node_types import TEMPLATE_PREFIX, NodeType, node_types
-from bridges.live.local_server import environment_for
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
-from serialization.digest import digest
-from serialization.frame_cache import FrameCacheReader
-from serialization.houdini_files import read_bytes, read_geometry, write_geometry
-from serialization.houdini_streams import geometry_of, stream_of
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.dialog_script import TEXTS, Expression, Parm
+from loki_vfx.bridges.houdini.hda_directory import write
+from loki_vfx.bridges.houdini.node_types import TEMPLATE_PREFIX, NodeType, node_types
+from loki_vfx.bridges.live.local_server import environment_for
+from loki_vfx.serialization.digest import digest
+from loki_vfx.serialization.frame_cache import FrameCacheReader
+from loki_vfx.serialization.houdini_files import read_bytes, read_geometry, write_geometry
+from loki_vfx.serialization.houdini_streams import geometry_of, stream_of
 
 from . import contract_streams as contract
 from .first_run_check import (

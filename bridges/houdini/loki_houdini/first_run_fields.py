@@ -8,8 +8,8 @@ import hou
 import numpy as np
 
 from loki_core.data.voxels import Voxels
-from serialization.houdini_files import read_bytes
-from serialization.houdini_streams import stream_of
+from loki_vfx.serialization.houdini_files import read_bytes
+from loki_vfx.serialization.houdini_streams import stream_of
 
 from .first_run_check import TOLERANCE, CheckFailed, Place, cooked, demand, made_sop, taken
 from .geometry_streams import read_stream, write_streams

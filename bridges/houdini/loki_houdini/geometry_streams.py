@@ -17,9 +17,9 @@ import numpy.typing as npt
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from serialization.houdini_files import read_bytes, write_bytes
-from serialization.houdini_geometry import Attribute, Geometry
-from serialization.houdini_streams import OUTPUT, geometry_of, merged, stream_of
+from loki_vfx.serialization.houdini_files import read_bytes, write_bytes
+from loki_vfx.serialization.houdini_geometry import Attribute, Geometry
+from loki_vfx.serialization.houdini_streams import OUTPUT, geometry_of, merged, stream_of
 
 from .node_outputs import chosen, keep_attributes
 from .vdb_primitives import read_vdbs

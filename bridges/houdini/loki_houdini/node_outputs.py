@@ -6,10 +6,10 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.errors import InputError, did_you_mean
-from serialization.houdini_channels import RECORD
-from serialization.houdini_geometry import OWNERS, Geometry
-from serialization.houdini_packed import selected
-from serialization.houdini_streams import OUTPUT
+from loki_vfx.serialization.houdini_channels import RECORD
+from loki_vfx.serialization.houdini_geometry import OWNERS, Geometry
+from loki_vfx.serialization.houdini_packed import selected
+from loki_vfx.serialization.houdini_streams import OUTPUT
 
 from . import patterns
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import hou
 
-from bridges.houdini import run_parms as parms
-from bridges.houdini.parm_names import GIVEN, parm_name
-from bridges.live.scene_document import change_scene
 from loki_core.errors import InputError, SetupError
 from loki_core.solver_setup import SolverSetup
 from loki_graph.graph import Graph, NamedInput
 from loki_graph.graph_document import load_document_file
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.templates import find_template
+from loki_vfx.bridges.houdini import run_parms as parms
+from loki_vfx.bridges.houdini.parm_names import GIVEN, parm_name
+from loki_vfx.bridges.live.scene_document import change_scene
 
 from .geometry_streams import MARK, read_stream
 from .node_solve import Input, Request

@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bridges.live.client import Client, ConnectionLost, Refused, Run, RunFailed, connect
-from bridges.live.frame_keeper import FrameKeeper
-from bridges.live.run_folder import ENDED
-from bridges.live.scene_document import document_to_send
 from loki_core.errors import Cancelled, LokiError
-from serialization.digest import digest
-from serialization.frame_cache import FrameCacheReader, whole_frames
+from loki_vfx.bridges.live.client import Client, ConnectionLost, Refused, Run, RunFailed, connect
+from loki_vfx.bridges.live.frame_keeper import FrameKeeper
+from loki_vfx.bridges.live.run_folder import ENDED
+from loki_vfx.bridges.live.scene_document import document_to_send
+from loki_vfx.serialization.digest import digest
+from loki_vfx.serialization.frame_cache import FrameCacheReader, whole_frames
 
 POLL_SECONDS = 0.1
 ASK_SECONDS = 5.0  # without any event, after which the server is asked whether the run is there

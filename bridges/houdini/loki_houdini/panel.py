@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bridges.live.client import Client, Run
-from bridges.live.local_server import default_root, discovered
-from bridges.standalone.events import describe_event
-from bridges.standalone.run_table import RunUsage
 from loki_core.errors import LokiError
+from loki_vfx.bridges.live.client import Client, Run
+from loki_vfx.bridges.live.local_server import default_root, discovered
+from loki_vfx.bridges.standalone.events import describe_event
+from loki_vfx.bridges.standalone.run_table import RunUsage
 
 SECONDS = 1.0
 LOG_LINES = 500

@@ -21,13 +21,13 @@ import numpy.typing as npt
 
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from serialization.houdini_geometry import VDB, Geometry
-from serialization.houdini_streams import OUTPUT
-from serialization.houdini_voxels import NAME_OF, TOLERANCE
-from serialization.vdb_grid import Grid, blocks_of
-from serialization.vdb_sequence import grids_of
-from serialization.vdb_tree import LEAF
-from serialization.volumes import write_vdb
+from loki_vfx.serialization.houdini_geometry import VDB, Geometry
+from loki_vfx.serialization.houdini_streams import OUTPUT
+from loki_vfx.serialization.houdini_voxels import NAME_OF, TOLERANCE
+from loki_vfx.serialization.vdb_grid import Grid, blocks_of
+from loki_vfx.serialization.vdb_sequence import grids_of
+from loki_vfx.serialization.vdb_tree import LEAF
+from loki_vfx.serialization.volumes import write_vdb
 
 PIECE = 64  # voxels along each axis that are asked for at a time
 MAX_VOXELS = 1 << 30  # in the box of a VDB; some minutes

@@ -17,11 +17,11 @@ from typing import Any
 
 import bpy
 
-import bridges.blender
-from bridges.blender import panels
-from bridges.blender.template_operators import add_graph
+import loki_vfx.bridges.blender
 from loki_graph.templates import find_template
-from serialization.frame_cache import FrameCacheReader
+from loki_vfx.bridges.blender import panels
+from loki_vfx.bridges.blender.template_operators import add_graph
+from loki_vfx.serialization.frame_cache import FrameCacheReader
 
 OUTPUT, CACHE = sys.argv[sys.argv.index("--") + 1 :]
 HEIGHT = 1000
@@ -106,7 +106,7 @@ def take_picture() -> None:
 
 
 panels.LOKI_PT_setup.bl_options = set()  # open
-bridges.blender.register()
+loki_vfx.bridges.blender.register()
 bpy.context.preferences.view.show_splash = False
 for seconds, step in (
     (1.5, lay_out),

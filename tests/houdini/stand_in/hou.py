@@ -11,16 +11,16 @@ import copy
 
 import numpy as np
 
-from serialization.houdini_files import read_bytes, write_bytes
-from serialization.houdini_geometry import POLYLINE as _POLYLINE
-from serialization.houdini_geometry import VDB as _VDB
-from serialization.houdini_geometry import Attribute as _Values
-from serialization.houdini_geometry import Geometry as _Geometry
-from serialization.houdini_json import encode_binary
-from serialization.houdini_packed import concatenated
-from serialization.houdini_writer import document_of
-from serialization.vdb_grid import joined
-from serialization.volumes import read_grids
+from loki_vfx.serialization.houdini_files import read_bytes, write_bytes
+from loki_vfx.serialization.houdini_geometry import POLYLINE as _POLYLINE
+from loki_vfx.serialization.houdini_geometry import VDB as _VDB
+from loki_vfx.serialization.houdini_geometry import Attribute as _Values
+from loki_vfx.serialization.houdini_geometry import Geometry as _Geometry
+from loki_vfx.serialization.houdini_json import encode_binary
+from loki_vfx.serialization.houdini_packed import concatenated
+from loki_vfx.serialization.houdini_writer import document_of
+from loki_vfx.serialization.vdb_grid import joined
+from loki_vfx.serialization.volumes import read_grids
 
 _state = {"frame": 1.0, "fps": 24.0, "pwd": [], "progress": [], "interrupt_after": None}
 

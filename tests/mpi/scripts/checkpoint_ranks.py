@@ -21,7 +21,11 @@ from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.repartition import state_for_rank
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
-from serialization.checkpoint_file import commit_checkpoint, open_checkpoint, write_rank_state
+from loki_vfx.serialization.checkpoint_file import (
+    commit_checkpoint,
+    open_checkpoint,
+    write_rank_state,
+)
 from tests.ranks import balance_at_every_look
 
 CHECKPOINT, LAST = 4, 7
