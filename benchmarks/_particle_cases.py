@@ -16,19 +16,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
 
 import numpy as np
-from loki_vfx.benchmarks._processes import Case, answer
 from numpy.typing import NDArray
 
 import loki_core as lk
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.jit import thread_count
 from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_core.operating_system import (
+    forget_peak_resident_bytes,
+    peak_resident_bytes,
+    resident_bytes,
+)
 from loki_core.parallel.comm import Communicator, one_fails_all_fail, world
+from loki_vfx.benchmarks._processes import Case, answer
 
 Array = NDArray[Any]
 
@@ -258,35 +262,24 @@ def measure_memory(case: Case, comm: Communicator) -> dict[str, Any]:
     There are two peaks: from the start, when the input is there too, and in motion.
     """
     load_kernels(case, comm)
-    forget_peak()
-    before = memory_in_bytes("VmRSS")
+    forget_peak_resident_bytes()
+    before = resident_bytes()
     solver = lk.Solver(*build(case), comm=comm)
     solver.run(1)
-    at_start = memory_in_bytes("VmHWM") - before
-    forget_peak()
+    at_start = peak_resident_bytes() - before
+    forget_peak_resident_bytes()
     solver.run(int(case["warm"]))
-    in_motion = memory_in_bytes("VmHWM") - before
+    in_motion = peak_resident_bytes() - before
     particles: Any = solver.objects["Water"].data["particles"]
     held = particles.memory()
     return {
         "peak_at_start": at_start,
         "peak_in_motion": in_motion,
-        "at_rest": memory_in_bytes("VmRSS") - before,
+        "at_rest": resident_bytes() - before,
         "particles": int(particles.count),
         "held_by_particles": sum(held.values()),
         "channel_bytes": sum(one.bytes_per_particle for one in particles.channels.values()),
     }
-
-
-def forget_peak() -> None:
-    """Let the peak of memory be what there is now."""
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def memory_in_bytes(name: str) -> int:
-    """Bytes of this process: VmRSS is what it has now, VmHWM its peak."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 if __name__ == "__main__":

@@ -9,13 +9,17 @@ A scene is an example of the gallery, or "box" and "wall", those of the gas and 
 from __future__ import annotations
 
 from contextlib import nullcontext
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 import loki_core as lk
+from loki_core.operating_system import (
+    forget_peak_resident_bytes,
+    peak_resident_bytes,
+    resident_bytes,
+)
 from loki_core.parallel.comm import Communicator, one_fails_all_fail, world
 from loki_core.parallel.observed import ObservedCommunicator
 from loki_vfx.benchmarks import gas, hair
@@ -136,11 +140,11 @@ def _faces(solver: lk.Solver, comm: Communicator) -> int:
 def measure_memory(comm: ObservedCommunicator, case: dict[str, Any]) -> dict[str, Any]:
     """Find by how much the memory of the fullest rank peaks above what it is without the scene."""
     lk.Solver(*build(case | TINY[case["scene"]]), comm=comm).run(1)  # loads all kernels
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is forgotten
-    before = _memory("VmRSS")
+    forget_peak_resident_bytes()
+    before = resident_bytes()
     solver = lk.Solver(*build(case), comm=comm)
     solver.run(int(case["frames"]))
-    growth = _memory("VmHWM") - before
+    growth = peak_resident_bytes() - before
     return {"growth": comm.maximum(float(growth)), "counts": solver.counts()}
 
 
@@ -160,12 +164,6 @@ def measure_talk(comm: Communicator) -> dict[str, Any]:
                     comm.post(dict.fromkeys(other, given), dict.fromkeys(other, taken)).wait()
             best[name] = min(best[name], (perf_counter() - start) / rounds)
     return best
-
-
-def _memory(name: str) -> int:
-    """Bytes of this process: VmRSS is what it has now, VmHWM its peak."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(1024 * int(line.split()[1]) for line in lines if line.startswith(name))
 
 
 def _sum(comm: Communicator, value: float) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -21,19 +20,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import zmq
 
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled
 from loki_core.forces.gravity import GravityForce
 from loki_core.objects.particles import ParticleObject
+from loki_core.operating_system import resident_bytes, shared_memory_folder
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Graph
 from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
 from loki_vfx.bridges.live.client import Client, Run
 from loki_vfx.bridges.live.local_server import discovered
-from loki_vfx.bridges.live.segments import shared_memory_folder
 
 from ._measure import figure
 
@@ -43,20 +43,17 @@ WAIT = 120.0
 
 FOLLOWER = """
 import sys
-from pathlib import Path
+from loki_core.operating_system import forget_peak_resident_bytes, peak_resident_bytes
 from loki_vfx.bridges.live.client import Client
 client = Client(sys.argv[1])
-def peak():
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return 1024 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-Path("/proc/self/clear_refs").write_text("5")  # the peak begins here
-before = peak()
+forget_peak_resident_bytes()
+before = peak_resident_bytes()
 run = client.attach(sys.argv[2], credit=int(sys.argv[3]))
 size = 0
 for frame in run.frames(120.0):
     size = frame.nbytes
     float(frame["points"].positions.sum())
-print((peak() - before) / size)
+print((peak_resident_bytes() - before) / size)
 """
 
 
@@ -240,7 +237,7 @@ def many_clients(root: Path, endpoint: str, cycles: int) -> dict[str, Any]:
             time.sleep(1.0)
             resources[cycle] = _resources(server, root)
         if cycle in (first, cycles):
-            memory[cycle] = (_resident(server), _resident(os.getpid()))
+            memory[cycle] = (resident_bytes(server), resident_bytes(os.getpid()))
     leaked = sum(max(0, b - a) for a, b in zip(resources[10], resources[cycles], strict=True))
     growth = max(b / a - 1.0 for a, b in zip(memory[first], memory[cycles], strict=True))
     cycle_words = f"{cycles} cycles of connect, submit, cancel, remove, disconnect"
@@ -260,24 +257,14 @@ def many_clients(root: Path, endpoint: str, cycles: int) -> dict[str, Any]:
 
 
 def _resources(server: int, root: Path) -> tuple[int, ...]:
-    children = 0
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            children += int(path.read_text().rpartition(")")[2].split()[1]) == server
-        except OSError:
-            continue  # it ended meanwhile
+    served = psutil.Process(server)
     return (
-        len(os.listdir(f"/proc/{server}/fd")),
-        len(os.listdir("/proc/self/fd")),
-        children,
+        served.num_fds(),
+        psutil.Process().num_fds(),
+        len(served.children()),
         sum(1 for _ in root.rglob("*")),
         sum(1 for one in shared_memory_folder().glob(f"loki-*-{server}") for _ in one.rglob("*")),
     )
-
-
-def _resident(pid: int) -> int:
-    with open(f"/proc/{pid}/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize()
 
 
 def checkpoint_overhead(seconds: float) -> dict[str, Any]:

@@ -9,11 +9,12 @@ of 1/24 s a frame. Each case of ours runs in a process of its own:
 
 from __future__ import annotations
 
-import resource
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+
+from loki_core.operating_system import peak_resident_bytes
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.mantaflow import PeerError, smoke_step
@@ -202,7 +203,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
         "step_seconds_mean": float(np.mean(counted)),
         "voxels": voxels,
         "threads": thread_count(),
-        "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "peak_memory": peak_resident_bytes(),
         "tasks": solver.statistics(),
     }
 

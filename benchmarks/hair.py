@@ -15,19 +15,19 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import resource
 from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+
+import loki_core as lk
+from loki_core.operating_system import peak_resident_bytes
 from loki_vfx.benchmarks._measure import best_seconds, figure
 from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.blender_hair import hair_frame
 from loki_vfx.benchmarks.peers.mantaflow import PeerError
-from numpy.typing import NDArray
-
-import loki_core as lk
 
 WALL, LENGTH, BEND = 1.0, 0.5, 0.5  # m, m, rad
 STEP = 1.0 / 120.0  # s
@@ -364,7 +364,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
         seconds.append(np.diff(ends))
     best = float(np.min(seconds[1:], axis=0).sum())
     vertices = int(solver.counts().get("Hair/Strands", 0))
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = peak_resident_bytes()
     scatter = scatter_seconds(solver) if case.get("scatter") else None
     if comm.rank != 0:
         return None

@@ -11,7 +11,6 @@ a current in it. Each case of ours runs in a process of its own:
 
 from __future__ import annotations
 
-import resource
 import tempfile
 from pathlib import Path
 from time import perf_counter
@@ -19,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from loki_core.operating_system import peak_resident_bytes
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks._processes import answer, ranks2_speedup, run_apart
 from loki_vfx.benchmarks.peers.mantaflow import PeerError, dam_break_step
@@ -217,7 +217,7 @@ def run_case(case: dict[str, Any]) -> dict[str, Any] | None:
         "particles": particles,
         "cells": int(np.prod(cells_of(case)[0])),
         "threads": thread_count(),
-        "peak_memory": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+        "peak_memory": peak_resident_bytes(),
         "tasks": solver.statistics(),
     }
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError
+from loki_core.operating_system import flush_folder, replace_file
 from loki_vfx.serialization.codec import (
     DEFAULT_LIMITS,
     DIGEST_AT,
@@ -40,7 +41,7 @@ def replacing(path: Path) -> Iterator[Path]:
         yield temporary
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        replace_file(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -52,17 +53,6 @@ def write_atomic(path: Path, parts: Iterable[Buffer]) -> None:
     with replacing(path) as temporary, temporary.open("xb") as file:
         for part in parts:
             file.write(part)
-
-
-def flush_folder(folder: Path) -> None:
-    """Make renames and removals in `folder` outlast a power cut."""
-    if os.name == "nt":
-        return  # Windows cannot open folders; its renames are flushed by the file system
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def remove_leftovers(folder: Path) -> int:

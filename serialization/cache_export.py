@@ -23,7 +23,8 @@ import numpy as np
 
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError, did_you_mean
-from loki_vfx.serialization.atomic_file import flush_folder, replacing
+from loki_core.operating_system import flush_folder
+from loki_vfx.serialization.atomic_file import replacing
 from loki_vfx.serialization.frame_cache import FrameCacheReader
 from loki_vfx.serialization.usd_geometry import left_out_channels
 from loki_vfx.serialization.usd_names import UniqueNames

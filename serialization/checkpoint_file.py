@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError, InputError
+from loki_core.operating_system import flush_folder
 from loki_vfx.serialization.atomic_file import (
-    flush_folder,
     packed_digest,
     read_json,
     read_packed,

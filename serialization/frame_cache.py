@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 
 from loki_core.data.mesh import STREAM_TYPES, Stream, merge_streams
 from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.operating_system import flush_folder
 from loki_vfx.serialization.atomic_file import (
-    flush_folder,
     packed_digest,
     read_json,
     read_packed,

@@ -2,9 +2,9 @@
 
     python bridges/blender/build_extension.py --output dist
 
-The add-on's own modules lie at the root of the zip; Loki itself, pyzmq and msgpack travel in it as
-the wheels that they are. Loki needs no compiler and no numba there: hosts use its declarations, its
-graph and its client alone.
+The add-on's own modules lie at the root of the zip; Loki itself, pyzmq, msgpack and psutil travel
+in it as the wheels that they are. Loki needs no compiler and no numba there: hosts use its
+declarations, its graph and its client alone.
 """
 
 # SPDX-License-Identifier: GPL-3.0-or-later
@@ -24,7 +24,7 @@ HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
 LARGEST = 3_000_000
 OURS = (Path(__file__).name, "blender_manifest.toml")  # not copied as they are
-REQUIREMENTS = ("pyzmq", "msgpack")
+REQUIREMENTS = ("pyzmq", "msgpack", "psutil")
 
 
 class Blender(NamedTuple):

@@ -24,7 +24,7 @@ from loki_vfx.bridges.live.protocol import (
     read_message,
     version_words,
 )
-from loki_vfx.bridges.live.security import KeyFolder, guard_for
+from loki_vfx.bridges.live.security import KeyFolder, guard_for, local_place
 from loki_vfx.bridges.live.sessions import OWNER, Session, Sessions
 from loki_vfx.bridges.live.sockets import (
     POLLIN,
@@ -98,18 +98,17 @@ class FrontDesk:
         self._watches: list[ConnectionWatch] = []
         self._data_of: dict[Any, Any] = {}  # the data socket that belongs to a control socket
         self._data_endpoints: dict[Any, str] = {}
-        self._doorkeeper: Doorkeeper | None = None
-        self.endpoint = self._listen(
-            f"ipc://{folder}/control.sock", f"ipc://{folder}/data.sock", None
-        )
-        self.tcp_endpoint = ""
-        if settings.listen:
+        here, guard_here = local_place(folder, "control")
+        there, guard_there = settings.listen, None
+        if there:
             keys = None if settings.keys is None else KeyFolder(settings.keys)
-            guard = guard_for(settings.listen, keys=keys, token=settings.token)
-            if guard is not None:
-                self._doorkeeper = Doorkeeper(self._context, guard)
-            host = settings.listen.rpartition(":")[0]
-            self.tcp_endpoint = self._listen(settings.listen, f"{host}:*", guard)
+            guard_there = guard_for(there, keys=keys, token=settings.token)
+        guards = [guard for guard in (guard_here, guard_there) if guard is not None]
+        self._doorkeeper = Doorkeeper(self._context, guards) if guards else None
+        self.endpoint = self._listen(here, local_place(folder, "data")[0], guard_here)
+        self.tcp_endpoint = ""
+        if there:
+            self.tcp_endpoint = self._listen(there, f"{there.rpartition(':')[0]}:*", guard_there)
 
     def _listen(self, control_endpoint: str, data_endpoint: str, guard: Any) -> str:
         control, endpoint = listen(

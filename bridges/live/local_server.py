@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import LokiError
-from loki_vfx.bridges.live.process_tree import started_at
+from loki_core.operating_system import (
+    is_same_start,
+    on_its_own,
+    program_beside_python,
+    started_at,
+)
 
 DISCOVERY = ".server.json"
 SECONDS_TO_START = 60.0
@@ -40,7 +45,7 @@ def discovered(root: Path) -> dict[str, Any] | None:
     if document.get("host") != platform.node():  # its sockets cannot be reached from here
         return None
     pid = document.get("pid")
-    is_there = type(pid) is int and started_at(pid) == document.get("started", "")
+    is_there = type(pid) is int and is_same_start(started_at(pid), document.get("started"))
     return document if is_there else None  # a number is given to other processes later
 
 
@@ -71,7 +76,7 @@ def ensure_server(
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # the host's Ctrl-C and its end are not the server's
+            **on_its_own(),  # the host's Ctrl-C and its end are not the server's
             env=environment_for(words[0]),
         )
     _started.append(process)  # so that it is not forgotten while it runs
@@ -108,7 +113,7 @@ def wtloki_command() -> list[str]:
     given = os.environ.get("LOKI_WTLOKI")
     if given:
         return [given]
-    beside = Path(sys.executable).parent / "wtloki"
+    beside = program_beside_python("wtloki")
     if beside.exists():
         return [str(beside)]
     found = shutil.which("wtloki")

@@ -1,97 +1,89 @@
 """Process trees: what a job's processes use, and ending all of them.
 
 An MPI launcher starts proxies, which start ranks. When one of them is killed, those below it may
-live on under another parent; so the processes of a job are noted while it runs, with the time that
-each was started, and ended by name and time.
+live on under another parent; so the processes of a job are noted while it runs, and ended whoever
+is their parent then.
 """
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
-PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-
-
-class Process(NamedTuple):
-    """A process, told apart from a later one of the same number."""
-
-    pid: int
-    started: int
+if TYPE_CHECKING:
+    from psutil import Process
 
 
 class ProcessTree:
     """The processes that came from one child of ours, dead parents included."""
 
     def __init__(self, pid: int) -> None:
-        table = _process_table()
-        self._known = {Process(pid, table[pid][1])} if pid in table else set()
+        import psutil
+
+        self._known: set[Process] = set()
+        try:
+            self._known.add(psutil.Process(pid))
+        except psutil.NoSuchProcess:
+            return  # it has ended already
         self.refresh()
 
     def refresh(self) -> None:
         """Note the processes that are there now."""
-        table = _process_table()
-        reached = {one.pid for one in self._known if _is(one, table)}
+        import psutil
+
+        reached = {one.pid: one for one in self._running()}
+        found = list(psutil.process_iter(["ppid"]))
         grown = True
         while grown:
             grown = False
-            for pid, (parent, _, _) in table.items():
-                if parent in reached and pid not in reached:
-                    reached.add(pid)
+            for one in found:
+                if one.info["ppid"] in reached and one.pid not in reached:
+                    reached[one.pid] = one
                     grown = True
-        self._known = {Process(pid, table[pid][1]) for pid in reached if pid in table}
+        self._known = set(reached.values())
 
     def resident_bytes(self) -> int:
         """Return the memory that all of them have in use [bytes]."""
-        table = _process_table()
-        return sum(table[one.pid][2] for one in self._known if _is(one, table))
+        import psutil
+
+        total = 0
+        for one in self._running():
+            try:
+                total += one.memory_info().rss
+            except psutil.Error:
+                continue  # it has just ended, or become another user's
+        return total
 
     def alive(self) -> list[int]:
         """Return the numbers of those that still run."""
-        table = _process_table()
-        return sorted(one.pid for one in self._known if _is(one, table))
+        return sorted(one.pid for one in self._running())
 
     def kill(self) -> None:
         """End all of them now."""
+        import psutil
+
         self.refresh()
-        for pid in self.alive():
+        for one in self._known:
             try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
+                one.kill()
+            except psutil.NoSuchProcess:
                 continue
 
     def wait_gone(self, seconds: float) -> bool:
         """Wait until none of them runs; return whether that came true."""
-        end = time.monotonic() + seconds
-        while self.alive():
-            if time.monotonic() > end:
-                return False
-            time.sleep(0.02)
-        return True
+        import psutil
 
+        psutil.wait_procs(self._running(), timeout=seconds)
+        return not self._running()
 
-def started_at(pid: int) -> int | None:
-    """Return when a process was started, in the system's own count; None if it is not there."""
-    entry = _process_table(pid).get(pid)
-    return None if entry is None else entry[1]
+    def _running(self) -> list[Process]:
+        """Return those that run, and not processes that have got their numbers since."""
+        import psutil
 
-
-def _is(one: Process, table: dict[int, tuple[int, int, int]]) -> bool:
-    return one.pid in table and table[one.pid][1] == one.started
-
-
-def _process_table(only: int | None = None) -> dict[int, tuple[int, int, int]]:
-    """Return parent, start time and resident bytes of every process that is no zombie."""
-    table = {}
-    for folder in Path("/proc").glob("[0-9]*" if only is None else str(only)):
-        try:
-            text = (folder / "stat").read_text(encoding="ascii", errors="replace")
-        except OSError:
-            continue  # it ended between the listing and the reading
-        values = text.rpartition(")")[2].split()
-        if len(values) > 21 and values[0] not in "ZX":
-            table[int(folder.name)] = (int(values[1]), int(values[19]), int(values[21]) * PAGE)
-    return table
+        running = []
+        for one in self._known:
+            try:
+                if one.is_running() and one.status() != psutil.STATUS_ZOMBIE:
+                    running.append(one)
+            except psutil.NoSuchProcess:
+                continue
+        return running

@@ -12,19 +12,23 @@ import json
 import os
 import re
 import secrets
-import stat
-import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
 from loki_core.errors import InputError
+from loki_core.operating_system import (
+    belongs_to_another,
+    current_user,
+    rights_of_others,
+    short_folder,
+)
 from loki_vfx.bridges.live.sockets import (
     TOKEN_USER,
     Credentials,
     Guard,
+    has_socket_files,
     new_key_pair,
     public_key_of,
 )
@@ -49,13 +53,8 @@ def socket_folder(root: Path) -> Path:
 
     Paths of sockets are limited to about 100 letters, so it does not lie in the root itself.
     """
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    if runtime and len(runtime) < 60 and os.access(runtime, os.W_OK):
-        base = Path(runtime)
-    else:
-        base = Path("/tmp" if sys.platform != "win32" else tempfile.gettempdir())
     name = blake2b(str(root.resolve()).encode(), digest_size=8).hexdigest()
-    owner = owner_only_folder(base / f"loki-{os.getuid() if hasattr(os, 'getuid') else 0}")
+    owner = owner_only_folder(short_folder() / f"loki-{current_user()}")
     return owner_only_folder(owner / name)
 
 
@@ -81,9 +80,9 @@ def folder_of_runs(folder: Path) -> Path:
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = folder.stat()
-    if os.name == "posix" and found.st_uid != os.getuid():
+    if belongs_to_another(found):
         raise InputError(f"{folder} belongs to another user; choose another place")
-    if os.name == "posix" and stat.S_IMODE(found.st_mode) & 0o022:
+    if rights_of_others(found) & 0o022:
         raise InputError(f"others can write to {folder}; run: chmod go-w {folder}")
     return folder
 
@@ -112,11 +111,9 @@ def write_secret(path: Path, text: str) -> None:
 
 
 def _check_owner(path: Path, found: os.stat_result) -> None:
-    if os.name != "posix":
-        return
-    if found.st_uid != os.getuid():
+    if belongs_to_another(found):
         raise InputError(f"{path} belongs to another user; choose another place")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    if rights_of_others(found):
         raise InputError(
             f"{path} can be read by others; run: chmod go-rwx {path}, and make new keys if others "
             "may have seen it"
@@ -249,6 +246,18 @@ def check_endpoint(endpoint: str) -> str:
     if re.fullmatch(r"tcp://([A-Za-z0-9_.:-]+|\[[0-9A-Fa-f:]+\]|\*):(\d{1,5}|\*)", endpoint):
         return "tcp"
     raise InputError(f'"{endpoint[:200]}" is no endpoint; expected ipc://PATH or tcp://HOST:PORT')
+
+
+def local_place(folder: Path, name: str) -> tuple[str, Guard | None]:
+    """Return an endpoint for this user on this machine, and what guards it.
+
+    It is a socket file in an owner-only folder; where the system has none, a port that asks for
+    this user's token.
+    """
+    if has_socket_files():
+        return f"ipc://{folder}/{name}.sock", None
+    endpoint = "tcp://127.0.0.1:*"
+    return endpoint, guard_for(endpoint, keys=None, token=None)
 
 
 def guard_for(endpoint: str, *, keys: KeyFolder | None, token: Path | None) -> Guard | None:

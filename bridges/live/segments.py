@@ -14,7 +14,6 @@ import os
 import re
 import shutil
 import struct
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,21 +21,18 @@ from typing import Any
 import numpy as np
 
 from loki_core.errors import FormatError
+from loki_core.operating_system import (
+    belongs_to_another,
+    is_running,
+    replace_file,
+    reserve_space,
+    shared_memory_folder,
+)
 from loki_vfx.serialization.codec import ALIGNMENT
 
 MAX_SEGMENT_BYTES = 1 << 40
 MAX_PARTS = 65_536
 _NAME = re.compile(r"segment_\d{1,6}")
-
-
-def shared_memory_folder() -> Path:
-    """Return where shared memory lives on this system."""
-    shared = Path("/dev/shm")
-    if shared.is_dir() and os.access(shared, os.W_OK):
-        return shared
-    import tempfile
-
-    return Path(tempfile.gettempdir())
 
 
 def part_views(parts: Sequence[Any]) -> list[memoryview]:
@@ -54,6 +50,7 @@ class SegmentWriter:
 
     def __init__(self, folder: Path, count: int) -> None:
         self.folder = folder
+        self._count = count
         self._free = [f"segment_{number}" for number in range(count)]
         self._mapped: dict[str, mmap.mmap] = {}
 
@@ -70,8 +67,7 @@ class SegmentWriter:
         """
         views = part_views(parts)
         sizes = [view.nbytes for view in views]
-        name = self._free[-1]
-        area = self._area(name, sum(padded(size) for size in sizes))
+        name, area = self._area(self._free[-1], sum(padded(size) for size in sizes))
         self._free.pop()
         start = 0
         for view, size in zip(views, sizes, strict=True):
@@ -86,20 +82,24 @@ class SegmentWriter:
         if name in self._mapped and name not in self._free:
             self._free.append(name)
 
-    def _area(self, name: str, size: int) -> mmap.mmap:
+    def _area(self, name: str, size: int) -> tuple[str, mmap.mmap]:
+        """Return a segment of at least that size: the free one of this name, or one for it."""
         area = self._mapped.get(name)
         if area is not None and len(area) >= size:
-            return area
+            return name, area
         wanted = max(size + size // 8, mmap.PAGESIZE)  # so that slow growth maps anew seldom
+        if area is not None:
+            area.close()
+            del self._mapped[name]
+        try:
+            (self.folder / name).unlink(missing_ok=True)
+        except PermissionError:  # Windows, while its reader maps it: it goes with the folder
+            self._count += 1
+            name = f"segment_{self._count - 1}"
         path = self.folder / name
-        path.unlink(missing_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
         try:
-            # reserved now: writing into memory that cannot be had would kill the process
-            if sys.platform == "linux":
-                os.posix_fallocate(handle, 0, wanted)
-            else:
-                os.ftruncate(handle, wanted)
+            reserve_space(handle, wanted)
             area = mmap.mmap(handle, wanted)
         except BaseException:
             path.unlink(missing_ok=True)
@@ -107,7 +107,7 @@ class SegmentWriter:
         finally:
             os.close(handle)
         self._mapped[name] = area
-        return area
+        return name, area
 
 
 class SegmentReader:
@@ -179,7 +179,7 @@ def write_parts(path: Path, parts: Sequence[Any]) -> None:
             for view in (memoryview(table), *views):
                 file.write(view)
                 file.write(bytes(padded(view.nbytes) - view.nbytes))
-        os.replace(temporary, path)
+        replace_file(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -206,6 +206,6 @@ def remove_stale(prefix: str) -> None:
     """Remove shared memory that processes which are no more have left."""
     for folder in shared_memory_folder().glob(f"{prefix}-*"):
         owner = folder.name.rpartition("-")[2]
-        alive = owner.isdigit() and Path(f"/proc/{owner}").exists()
-        if not alive and folder.is_dir() and folder.stat().st_uid == os.getuid():
+        alive = owner.isdigit() and is_running(int(owner))
+        if not alive and folder.is_dir() and not belongs_to_another(folder.stat()):
             shutil.rmtree(folder, ignore_errors=True)

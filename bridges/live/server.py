@@ -6,7 +6,6 @@ and holds no frame: bulk goes from files and shared memory to sockets and back.
 
 from __future__ import annotations
 
-import ctypes
 import logging
 import logging.handlers
 import os
@@ -20,11 +19,18 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.errors import FormatError, InputError, LokiError
+from loki_core.operating_system import (
+    core_count,
+    current_user,
+    keep_freed_memory,
+    memory_bytes,
+    shared_memory_folder,
+    started_at,
+)
 from loki_core.solver_setup import SolverSetup
 from loki_vfx.bridges.live.delivery import End
 from loki_vfx.bridges.live.front_desk import DeskSettings, FrontDesk
 from loki_vfx.bridges.live.local_server import DISCOVERY, discovered
-from loki_vfx.bridges.live.process_tree import started_at
 from loki_vfx.bridges.live.protocol import (
     CONTROL_PART_BYTES,
     LINK_KINDS,
@@ -45,8 +51,13 @@ from loki_vfx.bridges.live.run_folder import (
 )
 from loki_vfx.bridges.live.run_inputs import Taken
 from loki_vfx.bridges.live.scene_document import change_scene, checked_changes, parse_scene
-from loki_vfx.bridges.live.security import folder_of_runs, owner_only_folder, socket_folder
-from loki_vfx.bridges.live.segments import remove_stale, shared_memory_folder
+from loki_vfx.bridges.live.security import (
+    folder_of_runs,
+    local_place,
+    owner_only_folder,
+    socket_folder,
+)
+from loki_vfx.bridges.live.segments import remove_stale
 from loki_vfx.bridges.live.sessions import OWNER, Session
 from loki_vfx.bridges.live.sockets import (
     POLLIN,
@@ -60,13 +71,12 @@ from loki_vfx.bridges.live.sockets import (
 from loki_vfx.bridges.live.supervised_run import JobPolicy, SupervisedRun, taken_up
 from loki_vfx.bridges.standalone.folder_lock import FolderLock
 from loki_vfx.bridges.standalone.scene import frame_range
-from loki_vfx.bridges.standalone.versions import core_count, loki_version, memory_bytes
+from loki_vfx.bridges.standalone.versions import loki_version
 from loki_vfx.serialization.atomic_file import write_json
 
 logger = logging.getLogger("loki.live")
 
-SHARED = f"loki-{os.getuid() if hasattr(os, 'getuid') else 0}"
-TRIM_THRESHOLD, MMAP_THRESHOLD, ARENA_MAX = -1, -3, -8  # glibc's mallopt
+SHARED = f"loki-{current_user()}"
 SECONDS_TO_STOP = 600.0  # for checkpoints of large runs; a second signal does not wait
 LOOKS_WITHOUT_FOLDER = 5  # a second apart, before it is taken for removed
 HASTE, REST = 1, 50  # waits of the loop [ms]: while memory is on its way out, and otherwise
@@ -196,12 +206,13 @@ class Server:
             on_request=self._answer,
             on_end=self._session_ended,
         )
+        place, guard = local_place(sockets, "link")
         self._link, self.link_endpoint = listen(
             self._context,
-            f"ipc://{sockets}/link.sock",
+            place,
             data=False,
             part_bytes=CONTROL_PART_BYTES,
-            guard=None,
+            guard=guard,
         )
         self._poller = Poller()
         self._poller.register(self._link, POLLIN)
@@ -581,17 +592,3 @@ def _credit_of(value: int) -> int:
     if not 0 <= value <= 10_000:
         raise ProtocolError("malformed", f"credit for {value} frames; expected 0 to 10000")
     return value
-
-
-def keep_freed_memory() -> None:
-    """Let the C library keep some memory that is freed, for the next message.
-
-    Otherwise each large message is received into new pages, and making those takes longer than
-    filling them: 35 ms against 15 for 48 MB.
-    """
-    try:
-        libc = ctypes.CDLL(None)
-        for option, value in ((ARENA_MAX, 1), (MMAP_THRESHOLD, 1 << 25), (TRIM_THRESHOLD, 1 << 28)):
-            libc.mallopt(option, value)
-    except (OSError, AttributeError, TypeError):
-        return  # another C library; it works as well, a little slower

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hmac
 import logging
+import os
 import socket as socket_module
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -55,6 +56,14 @@ class Guard:
     secret_key: str = ""
     public_key: str = ""
     users: Callable[[], Mapping[str, str]] | None = None
+
+
+def has_socket_files() -> bool:
+    """Whether sockets can be files, which a folder's rights guard; Windows may not have them.
+
+    LOKI_SOCKET_FILES=0 does without them anywhere.
+    """
+    return bool(zmq.has("ipc")) and os.environ.get("LOKI_SOCKET_FILES", "1") != "0"
 
 
 def new_context() -> Context:
@@ -219,8 +228,8 @@ class Mailbox:
 class Doorkeeper:
     """Answers ZAP questions: may this token or key connect? Lives in the server's own loop."""
 
-    def __init__(self, context: Context, guard: Guard) -> None:
-        self._guard = guard
+    def __init__(self, context: Context, guards: Sequence[Guard]) -> None:
+        self._guards = guards
         self.socket: Socket = context.socket(zmq.REP)
         self.socket.linger = 0
         self.socket.bind("inproc://zeromq.zap.01")
@@ -240,15 +249,21 @@ class Doorkeeper:
             self.socket.send_multipart(reply)
 
     def _user(self, mechanism: bytes, shown: list[bytes]) -> str | None:
-        if mechanism == b"CURVE" and self._guard.users is not None and len(shown) == 1:
-            try:
-                return self._guard.users().get(shown[0].hex())
-            except OSError as error:  # a key file that cannot be read lets nobody in
-                logger.warning("the keys of users cannot be read: %s", error)
-        if mechanism == b"PLAIN" and self._guard.token and len(shown) == 2:
-            same = hmac.compare_digest(shown[1], self._guard.token.encode("ascii"))
-            return TOKEN_USER if same else None
-        return None
+        found = (_user_by(guard, mechanism, shown) for guard in self._guards)
+        return next((user for user in found if user is not None), None)
+
+
+def _user_by(guard: Guard, mechanism: bytes, shown: list[bytes]) -> str | None:
+    """Return whom a guard lets in for what was shown; None for nobody."""
+    if mechanism == b"CURVE" and guard.users is not None and len(shown) == 1:
+        try:
+            return guard.users().get(shown[0].hex())
+        except OSError as error:  # a key file that cannot be read lets nobody in
+            logger.warning("the keys of users cannot be read: %s", error)
+    if mechanism == b"PLAIN" and guard.token and len(shown) == 2:
+        same = hmac.compare_digest(shown[1], guard.token.encode("ascii"))
+        return TOKEN_USER if same else None
+    return None
 
 
 class ConnectionWatch:

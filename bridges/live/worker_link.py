@@ -23,6 +23,7 @@ from loki_vfx.bridges.live.protocol import (
     message_parts,
     read_message,
 )
+from loki_vfx.bridges.live.security import credentials_for
 from loki_vfx.bridges.live.segments import SegmentReader, SegmentWriter, read_parts
 from loki_vfx.bridges.live.sockets import (
     POLLIN,
@@ -94,7 +95,7 @@ class WorkerLink:
             endpoint,
             data=False,
             part_bytes=CONTROL_PART_BYTES,
-            credentials=None,
+            credentials=credentials_for(endpoint, keys=None, token=None),
             identity=identity,
         )
         self._post("ready", run=run, attempt=attempt, pid=os.getpid(), host=platform.node()[:200])

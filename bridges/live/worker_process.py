@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from loki_core.operating_system import on_its_own
 from loki_vfx.bridges.live.process_tree import ProcessTree
 
 LOG_TAIL = 20_000
@@ -30,7 +31,7 @@ class WorkerProcess:
                 stdout=file,
                 stderr=subprocess.STDOUT,
                 env=dict(environment),
-                start_new_session=True,
+                **on_its_own(),
             )
         self._log = log
         self._tree = ProcessTree(self._process.pid)

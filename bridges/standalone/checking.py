@@ -13,12 +13,12 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
 from loki_core.keyframes import Keyframes
+from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 from loki_vfx.bridges.standalone.explanation import explain_parameters, object_stream
 from loki_vfx.bridges.standalone.scene import Scene, streams_at
-from loki_vfx.bridges.standalone.versions import memory_bytes
 
 #: The state, the copy that a substep is rolled back to, and what a frame writes.
 MEMORY_COPIES = 3.0
@@ -197,7 +197,7 @@ def _check_solver(
     setup: SolverSetup, streams: Mapping[str, Any], *, frames: int
 ) -> Iterator[Finding]:
     """Build the Solver: expressions, Buckets, conflicts of Tasks; then estimate the memory."""
-    available = memory_bytes().get("available")
+    available = memory_bytes()["available"]
     try:
         solver = Solver(setup, streams, comm=SERIAL)
     except LokiError as error:

@@ -5,7 +5,6 @@ The lock belongs to the process and vanishes with it, however it ends; the empty
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ class FolderLock:
     def __init__(self, folder: Path, *, enabled: bool = True) -> None:
         self.folder = folder
         self.enabled = enabled
-        self._file: Any = None
+        self._lock: Any = None
 
     def __enter__(self) -> FolderLock:
         if not self.enabled:
@@ -28,20 +27,19 @@ class FolderLock:
         if self.folder.exists() and not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file; choose a folder for the output")
         self.folder.mkdir(parents=True, exist_ok=True)
-        if os.name == "posix":
-            import fcntl
+        import filelock
 
-            self._file = (self.folder / LOCK_NAME).open("w")
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                self._file.close()
-                raise InputError(
-                    f"{self.folder} is being written by another run; wait for it, stop it, or "
-                    "choose another folder"
-                ) from None
+        self._lock = filelock.FileLock(self.folder / LOCK_NAME, timeout=0)
+        try:
+            self._lock.acquire()
+        except filelock.Timeout:
+            self._lock = None
+            raise InputError(
+                f"{self.folder} is being written by another run; wait for it, stop it, or "
+                "choose another folder"
+            ) from None
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._file is not None:
-            self._file.close()
+        if self._lock is not None:
+            self._lock.release()

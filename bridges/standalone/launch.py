@@ -19,11 +19,11 @@ from pathlib import Path
 from typing import IO
 
 from loki_core.errors import Cancelled, InputError, LokiError
+from loki_core.operating_system import core_count, on_its_own, program_beside_python
 from loki_vfx.bridges.standalone.events import Event, Reporter
 from loki_vfx.bridges.standalone.failures import Failure, RanksFailed
 from loki_vfx.bridges.standalone.run_command import stop_on_signals
 from loki_vfx.bridges.standalone.run_request import RunRequest
-from loki_vfx.bridges.standalone.versions import core_count
 
 #: What MPI launchers and numba read; a job inside a job must not inherit the outer one's place.
 _INHERITED = ("PMI_", "PMIX_", "OMPI_", "HYDI_", "MPI_LOCAL")
@@ -36,7 +36,7 @@ def find_mpiexec() -> str:
     Raises:
         LokiError: There is none, or mpi4py is missing.
     """
-    beside = Path(sys.executable).parent / ("mpiexec.exe" if os.name == "nt" else "mpiexec")
+    beside = program_beside_python("mpiexec")
     found = str(beside) if beside.exists() else shutil.which("mpiexec")
     if found is None or importlib.util.find_spec("mpi4py") is None:
         missing = "mpiexec" if found is None else "mpi4py"
@@ -82,7 +82,7 @@ def launch_ranks(request: RunRequest, ranks: int, reporter: Reporter) -> None:
         stderr=subprocess.PIPE,
         text=True,
         env=job_environment(threads),
-        start_new_session=True,  # Ctrl-C of the terminal reaches the launcher alone
+        **on_its_own(),  # Ctrl-C of the terminal reaches the launcher alone
     )
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     stdin, noise = process.stdin, _Tail(process.stderr)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from loki_core.operating_system import STOP_SIGNALS
 from loki_vfx.bridges.standalone.options import file_argument, machine_options, scene_options
 
 if TYPE_CHECKING:
@@ -113,13 +114,13 @@ def perform(request: RunRequest, *, ranks: int, as_json: bool) -> int:
 
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Let SIGINT and SIGTERM ask for a stop instead of breaking in; again and again if need be."""
+    """Let signals ask for a stop instead of breaking in; again and again if need be."""
 
     def handle(number: int, frame: FrameType | None) -> None:
         stop()
         os.write(2, _STOPPING)  # not print(): the handler may interrupt one
 
-    before = {number: signal.signal(number, handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:
         yield
     finally:

@@ -11,11 +11,11 @@ import numpy as np
 
 from loki_core.kernels.jit import compiled_kernels
 from loki_core.kernels.kernel_cache import cache_directory
+from loki_core.operating_system import resident_bytes
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.solver import Solver
 from loki_vfx.bridges.standalone.events import Event, Listener
 from loki_vfx.bridges.standalone.frame_sinks import NO_ROOM
-from loki_vfx.bridges.standalone.versions import resident_bytes
 
 LOG_NAME = "log.jsonl"
 _RECENT_FRAMES = 8  # that the time left is estimated from

@@ -177,9 +177,9 @@ def command(
     does not stop the others. Called again, complete variants are skipped and others go on. At the
     end there is a table of costs and a contact sheet. The exit code is 1 if a variant failed.
     """
+    from loki_core.operating_system import core_count
     from loki_vfx.bridges.standalone.job_folder import absolute_request
     from loki_vfx.bridges.standalone.run_request import RunRequest
-    from loki_vfx.bridges.standalone.versions import core_count
     from loki_vfx.bridges.standalone.wedge_folder import WedgeScene, check_root, refuse_changed
     from loki_vfx.bridges.standalone.wedge_summary import write_summary
 

@@ -6,7 +6,6 @@ A variant that fails, or is killed, does not stop the others.
 from __future__ import annotations
 
 import json
-import signal
 import subprocess
 import threading
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from typing import TextIO
 
 from loki_core.errors import Cancelled
+from loki_core.operating_system import ask_to_stop, on_its_own, signal_that_ended
 from loki_vfx.bridges.live.local_server import wtloki_command
 from loki_vfx.bridges.standalone.events import Event, describe_event
 from loki_vfx.bridges.standalone.failures import Failure, describe_failure
@@ -87,7 +87,7 @@ class WedgeRuns:
         """Stop all runs with a checkpoint and begin no other; safe from signal handlers."""
         self._stopped = True
         for process in list(self._processes):
-            process.send_signal(signal.SIGTERM)
+            ask_to_stop(process)
 
     def _run(self, plan: Plan) -> Outcome:
         if self._stopped:
@@ -109,11 +109,13 @@ class WedgeRuns:
         words = [*run_command_words(self._request, plan, ranks=self._ranks), "--json"]
         told: Failure | None = None
         with (plan.folder / LOG).open("a", encoding="utf-8") as log:
-            process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=log, text=True)
+            process = subprocess.Popen(
+                words, stdout=subprocess.PIPE, stderr=log, text=True, **on_its_own()
+            )
             with self._lock:
                 self._processes.add(process)
             if self._stopped:  # between the question and the start
-                process.send_signal(signal.SIGTERM)
+                ask_to_stop(process)
             assert process.stdout is not None
             with process.stdout:
                 for line in process.stdout:
@@ -149,9 +151,4 @@ def unexplained_failure(code: int) -> Failure:
         return Failure("Cancelled", "was stopped", code)
     if code >= 0:
         return Failure("Failure", f"ended with exit code {code}; {LOG} says more", code)
-    try:
-        name = signal.Signals(-code).name
-    except ValueError:
-        name = f"signal {-code}"
-    hint = "; perhaps there was not enough memory" if -code == signal.SIGKILL else ""
-    return Failure("Killed", f"was killed by {name}{hint}", 1)
+    return Failure("Killed", f"was killed by {signal_that_ended(code)}", 1)

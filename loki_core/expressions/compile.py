@@ -24,6 +24,7 @@ from loki_core.expressions.language import CheckedExpression
 from loki_core.kernels import jit
 from loki_core.kernels.kernel_cache import cache_directory
 from loki_core.kernels.random import random_key
+from loki_core.operating_system import belongs_to_another, rights_of_others
 
 _DTYPES: Mapping[
     Kind, tuple[str, str]
@@ -172,7 +173,7 @@ def _make_private_folder(folder: Path) -> None:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
     status = folder.stat()
-    if hasattr(os, "getuid") and status.st_uid != os.getuid():
+    if belongs_to_another(status):
         raise PermissionError(f"{folder} belongs to another user (uid {status.st_uid})")
-    if status.st_mode & 0o077:
+    if rights_of_others(status):
         folder.chmod(0o700)

@@ -104,6 +104,21 @@ def test_tcp_on_this_machine_needs_the_token(tmp_path: Path, settings_folder: Pa
         assert "unknown key or token" in server.log()
 
 
+def test_without_socket_files_a_token_guards_the_server_and_its_workers(
+    tmp_path: Path, settings_folder: Path
+) -> None:
+    with ServerProcess(tmp_path / "runs", LOKI_SOCKET_FILES="0") as server:
+        assert server.endpoint.startswith("tcp://127.0.0.1:")
+        assert (settings_folder / "token").exists()
+        with Client(server.endpoint) as client:
+            run = client.submit(sparks(), {"seeds": seeds()}, run="one", frames="2", ranks=1)
+            assert [frame.number for frame in run.frames(120.0)] == [1, 2]
+        wrong = tmp_path / "wrong"
+        security.write_secret(wrong, "ab" * 32)
+        with pytest.raises(ConnectionLost, match="does not answer"):
+            Client(server.endpoint, token=wrong, timeout=1.0)
+
+
 def test_other_machines_need_keys_and_each_user_has_its_own_runs(
     tmp_path: Path, settings_folder: Path
 ) -> None:
