@@ -35,6 +35,7 @@ COMMANDS = {
     "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
     "preview": ("preview_command", "Render a picture of a cached frame."),
     "export": ("export_command", "Write a cache as USD or VDB, for programs without Loki."),
+    "warm": ("warm_command", "Compile kernels before they are needed."),
     "example": ("example_command", "Run a scene of the gallery."),
     "validate": ("validate_command", "Compare physics with measured and analytical results."),
     "bench": ("bench_command", "Measure speed and memory."),

@@ -9,15 +9,20 @@ from typing import Any
 
 import numpy as np
 
+from loki_core.errors import LokiError
+from loki_core.kernels.compile_ahead import compile_ahead
 from loki_core.kernels.jit import compiled_kernels
+from loki_core.kernels.kernel_book import entries_for, missing
 from loki_core.kernels.kernel_cache import cache_directory
-from loki_core.operating_system import resident_bytes
+from loki_core.operating_system import core_count, resident_bytes
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.solver import Solver
+from loki_core.solver_setup import SolverSetup
 from loki_vfx.bridges.standalone.events import Event, Listener
 from loki_vfx.bridges.standalone.frame_sinks import NO_ROOM
 
 LOG_NAME = "log.jsonl"
+FEWEST_AHEAD = 8  # kernels that pay for starting processes
 _RECENT_FRAMES = 8  # that the time left is estimated from
 
 
@@ -157,12 +162,6 @@ class RunReport:
         self._balanced_until = solver.timeline.substep
         return new
 
-    def tell_first_compilation(self) -> None:
-        """Say so if no kernel was ever compiled on this machine."""
-        folder = cache_directory()
-        if not folder.is_dir() or not any(folder.iterdir()):
-            self._tell_compiling()
-
     def _tell_compiling(self) -> None:
         self._compiling_told = True
         self.tell(
@@ -170,3 +169,25 @@ class RunReport:
             message="compiling kernels: this is done once on a machine and takes up to a minute; "
             f"they are kept in {cache_directory()}",
         )
+
+    def compile_ahead(self, setup: SolverSetup) -> None:
+        """Compile the kernels that a setup needs and this machine lacks, by all cores. Collective.
+
+        Rank 0 does it, and the others find them on the disk; on machines that do not share one,
+        they compile what they miss when they call it.
+        """
+        if self._comm.rank == 0:
+            modules = {type(one).__module__ for _, one in setup.behaviors()}
+            lacking = missing(entries_for(modules))
+            if len(lacking) >= FEWEST_AHEAD and core_count() > 1:
+                self._tell_compiling()
+                try:
+                    compile_ahead(lacking, core_count(), self._tell_compiled)
+                except LokiError as error:  # what is missing compiles at its first call
+                    self.tell("warning", message=str(error))
+        self._comm.barrier()
+
+    def _tell_compiled(self, done: int, total: int) -> None:
+        """Tell each tenth."""
+        if 10 * done // total > 10 * (done - 1) // total:
+            self.tell("compiling", message=f"compiled {done} of {total} kernels")

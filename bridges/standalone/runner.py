@@ -184,7 +184,7 @@ class Runner:
             self._take_changes(self._conductor.changes_until(resumed.frame))
         if self.rewind is None:
             self._open_output(resumed)
-        self.report.tell_first_compilation()
+        self.report.compile_ahead(self.setup)
         solver = self.solver = self._make_solver()
         if not solver.objects:
             reasons = "; ".join(f"{one.path}: {one.reason}" for one in solver.inactive)

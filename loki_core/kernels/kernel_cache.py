@@ -74,6 +74,22 @@ def kept_by_content(config: Any) -> Iterator[None]:
         config.CACHE_LOCATOR_CLASSES = ""
 
 
+def is_kept(function: Callable[..., Any]) -> bool:
+    """Whether anything that was compiled of a function is kept on this machine."""
+    code = function.__code__
+    start = f"{Path(code.co_filename).stem}.{function.__qualname__}-{code.co_firstlineno}."
+    return any(name.startswith(start) for name in _kept_files(sources_digest(code.co_filename)))
+
+
+@cache
+def _kept_files(digest: str) -> frozenset[str]:
+    """Return the files of a folder as they are when it is first asked for."""
+    try:
+        return frozenset(os.listdir(cache_directory() / digest))
+    except FileNotFoundError:
+        return frozenset()
+
+
 def cache_directory() -> Path:
     """Folder of compiled kernels."""
     root = os.environ.get("LOKI_CACHE_DIR") or Path.home() / ".cache" / "loki"

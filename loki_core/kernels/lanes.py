@@ -47,7 +47,7 @@ class _Primitive(LazyKernel):
         super().__init__(function, parallel=False, strict=False, cached=False)
         self._make = make
 
-    def _make_dispatcher(self) -> Any:
+    def _make_dispatcher(self, **options: Any) -> Any:
         import numba
 
         config: Any = numba.config

@@ -10,7 +10,7 @@ from loki_core.kernels.jit import LazyKernel
 class _Prefetch(LazyKernel):
     """The machine's instruction that brings `array[index]` into the cache and waits for nothing."""
 
-    def _make_dispatcher(self) -> Any:
+    def _make_dispatcher(self, **options: Any) -> Any:
         import numba
 
         config: Any = numba.config

@@ -26,7 +26,7 @@ LANES = 8
 class _RowFunction(LazyKernel):
     """A function of `row_types`; as plain Python the one that it decorates."""
 
-    def _make_dispatcher(self) -> Any:
+    def _make_dispatcher(self, **options: Any) -> Any:
         import numba
 
         config: Any = numba.config

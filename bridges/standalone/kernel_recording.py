@@ -1,0 +1,94 @@
+"""Kernel Recording: which kernels are called on behalf of which Behaviors, for the Kernel Book.
+
+A call is taken for that of the innermost Object, Action or Behavior on the stack whose module
+declares Behaviors. What runs for all, such as the joint system of solids, is taken to be needed by
+every Object that is there in all the scenes that call it.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from loki_core.behavior import registry
+from loki_core.errors import FormatError
+from loki_core.kernels.jit import LazyKernel
+from loki_core.kernels.kernel_book import Entry
+from loki_core.kernels.signatures import read_signature, signature_text
+from loki_core.parallel.comm import SERIAL
+
+FRAMES = "3"
+
+
+class KernelRecording:
+    """Watches all kernels while its block runs."""
+
+    def __init__(self) -> None:
+        self._declaring = {one.__module__ for one in registry().values()}
+        self.needed: dict[str, set[Entry]] = defaultdict(set)
+        self.without_owner: set[Entry] = set()
+
+    def __enter__(self) -> KernelRecording:
+        self._call: Callable[..., Any] = LazyKernel.__call__
+
+        def call_and_note(kernel: LazyKernel, *arguments: Any) -> Any:
+            self._note(kernel, arguments)
+            return self._call(kernel, *arguments)
+
+        LazyKernel.__call__ = call_and_note  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        LazyKernel.__call__ = self._call  # type: ignore[method-assign]
+
+    def _note(self, kernel: LazyKernel, arguments: tuple[Any, ...]) -> None:
+        from numba import typeof
+
+        name = f"{kernel.__module__}.{kernel.__name__}"
+        entry = Entry(name, tuple(signature_text(typeof(one) for one in arguments)))
+        if not kernel.cached or entry.find() is not kernel:
+            return  # a formula, or an expression of a user
+        try:
+            read_signature(entry.signature)
+        except FormatError:
+            return  # a view that somebody may not write to; the kernel compiles when it is called
+        owner = self._owner()
+        (self.without_owner if owner is None else self.needed[owner]).add(entry)
+
+    def _owner(self) -> str | None:
+        frame: Any = sys._getframe(2)
+        while frame is not None:
+            module = type(frame.f_locals.get("self")).__module__
+            if module in self._declaring:
+                return module
+            frame = frame.f_back
+        return None
+
+
+def record(examples: Iterable[str], progress: Callable[[str], None]) -> dict[str, set[Entry]]:
+    """Run scenes of the gallery for a few frames, and return what each module needs."""
+    from loki_vfx.bridges.standalone.run_request import RunRequest
+
+    needed: dict[str, set[Entry]] = defaultdict(set)
+    common: dict[Entry, set[str]] = {}
+    for name in examples:
+        progress(name)
+        with tempfile.TemporaryDirectory() as folder, KernelRecording() as recording:
+            request = RunRequest(output=str(Path(folder) / "out"), example=name, frames=FRAMES)
+            runner = request.runner(listener=lambda event: None, comm=SERIAL)
+            runner.run()
+        objects = {
+            type(one).__module__ for _, one in runner.setup.behaviors() if one.kind == "object"
+        }
+        for module, entries in recording.needed.items():
+            needed[module] |= entries
+        for entry in recording.without_owner:
+            common[entry] = common.get(entry, objects) & objects
+    for entry, modules in common.items():
+        for module in modules:
+            needed[module].add(entry)
+    return dict(needed)
