@@ -263,7 +263,10 @@ class Behavior(Declaration):
         An empty list means that the Behavior is inactive in this scene.
         """
         action_class = action_class_for(type(self))
-        return [action_class(self, item) for item in scope.objects if action_class.acts_on(item)]
+        made = [action_class(self, item) for item in scope.objects if action_class.acts_on(item)]
+        for one in made:
+            one.peers = made
+        return made
 
     def empty_stream(self, parameter_name: str) -> Any:
         """Return a stream of the right type with nothing in it, for whoever has none to give."""

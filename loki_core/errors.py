@@ -38,6 +38,10 @@ class ExpressionError(SetupError):
     """A user's expression that is not in the language."""
 
 
+class UnknownNameError(ExpressionError):
+    """A name in an expression that nothing has where it runs."""
+
+
 class InputError(LokiError):
     """Data from outside that cannot be simulated: NaN positions, missing channels."""
 
@@ -50,7 +54,7 @@ class FormatError(LokiError):
     exit_code = 5
 
 
-class ScheduleError(LokiError):
+class ScheduleError(SetupError):
     """Two Tasks of one Stage that cannot be ordered."""
 
     exit_code = 6

@@ -45,7 +45,7 @@ from loki_core.kernels.attachments import (
     transverse_rows,
 )
 from loki_core.objects.anchors import EdgeAnchors, HostAnchors, HostGeometry, PointAnchors
-from loki_core.objects.joinable import Joinable
+from loki_core.objects.capabilities import Edges, Unknowns
 from loki_core.objects.object import Scope
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
@@ -151,7 +151,7 @@ def _find(scope: Scope, side: str, name: str) -> Any:
             f'{scope.path}.{side} = "{name}" is neither an Object nor an input stream'
             f"{did_you_mean(name, known)}"
         )
-    if not isinstance(item, Joinable):
+    if not isinstance(item, Unknowns):
         raise SetupError(
             f'{scope.path}.{side} = "{name}" is a {type(item).__name__}; points of Curves and '
             "Particle Objects and of input streams can be attached"
@@ -498,7 +498,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
 def _has_edges(item: Any) -> bool:
     """Whether an Object has frames, on edges; particles have not."""
-    return "edges" in item.data
+    return isinstance(item, Edges)
 
 
 def _pair_keys(source: Int64, weights: Float, target: Int64) -> Int64:

@@ -15,7 +15,6 @@ for an elliptic section with half axes a (along the first material axis) and b:
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
 from loki_core.kernels.rod_strains import bending_strains, bending_strains_only
+from loki_core.objects.capabilities import Joints
 
 Float = NDArray[np.float64]
 
@@ -75,7 +75,7 @@ class BendingConstraint(ConstraintBehavior):
     )
 
 
-class BendingAction(Constraint, behavior=BendingConstraint):
+class BendingAction(Constraint[Joints], behavior=BendingConstraint):
     """Adds the energy of bending and twist."""
 
     cost = 0.42
@@ -93,10 +93,7 @@ class BendingAction(Constraint, behavior=BendingConstraint):
         "joints.length",
     )
 
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Bending needs joints between edges."""
-        return super().acts_on(item) and "joints" in item.data
+    can_stiffen = True
 
     def find_elements(self) -> Elements:
         """Three vertices and two angles at every joint, in the order of a strand's unknowns."""

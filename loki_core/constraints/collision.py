@@ -44,7 +44,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_forces,
 )
 from loki_core.objects.body_collider import colliders_of
-from loki_core.objects.joinable import Joinable
+from loki_core.objects.capabilities import Edges, Unknowns
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -90,7 +90,7 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
     )
 
 
-class CollisionAction(Constraint, behavior=CollisionConstraint):
+class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
     """Adds contact forces and their stiffness.
 
     Attributes:
@@ -119,13 +119,8 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
         super().__init__(behavior, target)
         target.particles.add_channel(MEMORY, np.float64, (5,))
         samples = int(behavior.edge_samples)
-        if samples and "edges" in target.data:
+        if samples and isinstance(target, Edges):
             target.data["edges"].add_channel(MEMORY, np.float64, (samples, 5))
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Solids and particles have what contacts act on."""
-        return isinstance(item, Joinable)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -148,7 +143,7 @@ class CollisionAction(Constraint, behavior=CollisionConstraint):
     def find_elements(self) -> Elements:
         """All edges: whatever a contact may couple."""
         solid = self.target
-        if "edges" not in solid.data:
+        if not isinstance(solid, Edges):
             runs = np.zeros(len(solid.body_start), np.int64)
             return Elements(runs, np.zeros((0, 6), np.int32), np.zeros(0, np.int64))
         ends = solid.particle_dof[solid.edge_vertices]

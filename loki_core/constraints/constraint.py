@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +31,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
-from loki_core.objects.solid import Solid
+from loki_core.objects.capabilities import Bodies, Unknowns
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -100,7 +100,10 @@ class Elements:
         return len(self.dofs)
 
 
-class Constraint(Action):
+SolidTarget = TypeVar("SolidTarget", bound=Unknowns)
+
+
+class Constraint(Action[SolidTarget]):
     """Base of the Constraints of solids.
 
     Class attributes, set by the author:
@@ -111,6 +114,7 @@ class Constraint(Action):
             semi-definite, as that of a length is.
         curved: Unknowns of an element for which `curvature` gives diagonal parts of it.
         joins_bodies: Whether elements reach over several bodies (`joining.py`).
+        can_stiffen: Whether `stiffen` is there for those that would buckle.
 
     Attributes:
         elements: What it acts on, in the numbering of the joint system.
@@ -120,12 +124,14 @@ class Constraint(Action):
         soft: What compliance mode keeps.
     """
 
+    capability = Bodies  # most ask for more, few for less
     components: ClassVar[int] = 1
     place: ClassVar[str] = "particles"
     reads: tuple[str, ...] = ()
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
     joins_bodies: ClassVar[bool] = False
+    can_stiffen: ClassVar[bool] = False
 
     elements: Elements
     value: Float
@@ -146,11 +152,6 @@ class Constraint(Action):
         word = snake_case(type(behavior).__name__)
         self._channel_prefix = f"{word}_{len(others)}" if others else word
         target.system.constraints.append(self)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Constraints act on solids; most ask for more, few for less."""
-        return isinstance(item, Solid)
 
     # -- the author's part -----------------------------------------------------------------
 
@@ -194,6 +195,10 @@ class Constraint(Action):
     def set_rest_parameters(self, values: Float) -> None:
         """Take such parameters; override, and count `target.parameter_version` up."""
         raise SetupError(f"{type(self).__name__} has no rest parameters")
+
+    def stiffen(self, factors: Float) -> None:
+        """Multiply the stiffness of local bodies by factors [bodies]; where `can_stiffen`."""
+        raise SetupError(f"{type(self).__name__} cannot be stiffened")
 
     # -- mode and damping ------------------------------------------------------------------
 

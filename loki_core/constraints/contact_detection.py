@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.objects.body_collider import BodyCollider
+from loki_core.objects.capabilities import Edges
 
 Float = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -66,7 +67,7 @@ def find_sites(target: Any, samples: int) -> Sites:
     carriers, weights = [np.stack((vertices, vertices), axis=1)], [np.ones((len(vertices), 2))]
     weights[0][:, 1] = 0.0
     row, place = [vertices], [np.full(len(vertices), -1, np.int64)]
-    if samples and "edges" in target.data:
+    if samples and isinstance(target, Edges):
         edges = np.arange(len(target.edge_vertices), dtype=np.int64)
         for number in range(samples):
             part = (number + 1.0) / (samples + 1.0)

@@ -23,6 +23,7 @@ from loki_core.kernels.constraint_assembly import (
     respond,
 )
 from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
+from loki_core.objects.capabilities import Unknowns
 from loki_core.objects.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -30,7 +31,7 @@ from loki_core.pipeline.task import Step, Task, task
 Int64 = NDArray[np.int64]
 
 
-class JoiningConstraint(Constraint):
+class JoiningConstraint(Constraint[Unknowns]):
     """Base of Constraints between bodies.
 
     Class attributes, set by the author:
@@ -55,7 +56,7 @@ class JoiningConstraint(Constraint):
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
 
-    def __init__(self, behavior: object, target: object) -> None:
+    def __init__(self, behavior: object, target: Unknowns) -> None:
         super().__init__(behavior, target)
         self.forget(0)
 

@@ -41,6 +41,7 @@ from loki_core.kernels.mac_grid import (
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve
 from loki_core.linear_solvers.system import SolveReport
+from loki_core.objects.capabilities import Faces, Liquid
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -83,7 +84,7 @@ class PressureMaterial(Behavior, kind="constraint", exclusive=True):
     )
 
 
-class PressureAction(Action, behavior=PressureMaterial):
+class PressureAction(Action[Faces], behavior=PressureMaterial):
     """Solves for the pressure and corrects the velocity.
 
     Attributes:
@@ -106,11 +107,6 @@ class PressureAction(Action, behavior=PressureMaterial):
         self._border: PressureBorder | None = None  # of the last projection
         self._acted: Array | None = None  # q that has acted already, which bounds are told from
         self._loose: NDArray[np.bool_] | None = None  # cells that walls let go of, in the last one
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Pressure acts on whatever has velocities on faces."""
-        return "volume" in item.data and "open_fraction" in item.data["volume"].channels
 
     @task(
         Stage.SOLVE_PRESSURE,
@@ -184,7 +180,7 @@ class PressureAction(Action, behavior=PressureMaterial):
             self._pushing = volume.local("pressure").copy()
         q = volume.local("pressure") * (dt / (density * float(target.voxel_size)))
         mobility = None
-        if target.is_liquid:  # which was elsewhere when it had this pressure
+        if isinstance(target, Liquid):  # which was elsewhere when it had this pressure
             q[volume.local("kind") != FLUID] = 0.0
             # Of the drag only that of the step before is known, which a resumed run would not.
             mobility = self._with_ghosts(target.free_mobility())

@@ -8,8 +8,6 @@ stiffens a strand across.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +15,7 @@ from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
 from loki_core.kernels.constraint_assembly import scatter_lengths
 from loki_core.kernels.rod_strains import length_hessians, stretching_strains
+from loki_core.objects.capabilities import Edges
 
 Float = NDArray[np.float64]
 
@@ -41,18 +40,13 @@ class StretchingConstraint(ConstraintBehavior):
     )
 
 
-class EdgeConstraint(Constraint):
+class EdgeConstraint(Constraint[Edges]):
     """Base of Constraints on the length of edges of strands."""
 
     components = 1
     place = "edges"
     reads = ("edges.rest_length", "edges.tangent", "edges.length")
     has_hessian = True
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Lengths are those of edges."""
-        return super().acts_on(item) and "edges" in item.data
 
     def find_elements(self) -> Elements:
         """Two ends of every edge."""

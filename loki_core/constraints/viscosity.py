@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.kernels.extension import HOLDS
 from loki_core.kernels.viscous_stress import (
     count_viscous_entries,
     fill_viscous_matrix,
@@ -29,6 +30,7 @@ from loki_core.kernels.viscous_stress import (
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
 from loki_core.linear_solvers.system import SolveReport
+from loki_core.objects.capabilities import Faces, Liquid
 from loki_core.objects.liquid_parts import cell_parts, face_masses
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
@@ -66,7 +68,7 @@ class ViscosityMaterial(Behavior, kind="constraint", exclusive=True):
     )
 
 
-class ViscosityAction(Action, behavior=ViscosityMaterial):
+class ViscosityAction(Action[Faces], behavior=ViscosityMaterial):
     """Solves for the velocity under viscous stress.
 
     Attributes:
@@ -78,23 +80,19 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.viscous = True
-        if target.is_liquid:
+        if isinstance(target, Liquid):
             target.need_viscosity()
         self._solve = FluidSolve()
         self._matrix_version: Any = None
         self.report: SolveReport | None = None
 
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Viscosity acts on whatever has velocities on faces."""
-        return "volume" in item.data and "open_fraction" in item.data["volume"].channels
-
     def update(self, settings: Behavior, time: float) -> None:
         """Take the values of the current time; new particles have this viscosity."""
         super().update(settings, time)
-        for name in self._painted():
-            new = 1.0 if name.endswith("_scale") else float(self.settings.viscosity)
-            self.target.particles.channels[name].default = new
+        if isinstance(self.target, Liquid):
+            for name in self._painted():
+                new = 1.0 if name.endswith("_scale") else float(self.settings.viscosity)
+                self.target.particles.channels[name].default = new
 
     @task(
         Stage.SOLVE_VISCOSITY,
@@ -105,7 +103,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     )
     def solve(self, access: Access, step: Step) -> None:
         """Let viscous stress act on the velocity."""
-        if not self.target.is_liquid:
+        if not isinstance(self.target, Liquid):
             self._solve_stress(step)
             return
         if self.target.projector is not None:
@@ -120,8 +118,12 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add what a liquid has."""
+        """Add what solids do to the fluid, and what a liquid has."""
         stage, declaration = super().declare(name, stage, declaration)
+        if self.target.colliders:
+            names = ("solid_grip", "solid_distance", "solid_velocity")
+            solids = tuple(f"volume.{name}" for name in names)
+            declaration = replace(declaration, reads=(*declaration.reads, *solids))
         if not self.target.is_liquid:
             return stage, declaration
         reads = (f"volume.{name}" for name in ("face_weight", "filled", "room"))
@@ -142,7 +144,13 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         surroundings = target.surroundings()
         velocity, fraction = volume.with_ghosts("velocity"), volume.with_ghosts("open_fraction")
         mass, parts = fraction, fraction[:1]
-        if target.is_liquid:
+        grip, gap = self._solids()
+        if target.colliders:
+            # A face whose middle is inside of what holds the fluid moves with that.
+            inside = (grip == HOLDS) & (gap <= 0.0)
+            velocity[inside] = volume.with_ghosts("solid_velocity")[inside]
+            fraction = np.where(inside, 0.0, fraction).astype(fraction.dtype)
+        if isinstance(target, Liquid):
             mass, parts = face_masses(target), cell_parts(target, carried)
         geometry = (
             velocity,
@@ -154,7 +162,8 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
             surroundings.upper,
             np.array(surroundings.kinds),
             surroundings.velocity,
-            int(all(collider.slip == "slip" for collider in target.colliders)),
+            grip,
+            gap,
             mass,
             parts,
             int(target.is_liquid),
@@ -165,8 +174,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         velocity = volume.local("velocity")
         x = velocity.astype(np.float64).reshape(-1)
         rhs = np.where(self._unknown, x, 0.0)
-        if target.is_liquid:
-            rhs *= mass[: len(velocity)].reshape(-1)
+        rhs *= mass[: len(velocity)].reshape(-1)
         fill_viscous_rhs(*geometry, self._bordering, rhs)
         if inertia is not None:
             rhs += np.where(self._unknown, inertia * x, 0.0)
@@ -181,6 +189,13 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         self.iterations = self.report.iterations
         self.warning = self._solve.warning
 
+    def _solids(self) -> tuple[Array, Array]:
+        """What solids do to the fluid on faces, and how far they are; no Buckets without any."""
+        volume, shape = self.target.volume, (0, 3, *(self.target.resolution,) * 3)
+        if not self.target.colliders:
+            return np.empty(shape, np.uint8), np.empty(shape, volume.dtype)
+        return volume.with_ghosts("solid_grip"), volume.with_ghosts("solid_distance")
+
     def _painted(self) -> tuple[str, ...]:
         """Channels of the particles that say their viscosity."""
         painted: tuple[str, ...] = self.target.overriding_channels(self.behavior)
@@ -189,7 +204,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
     def _viscosity(self) -> tuple[float, Array | None]:
         """Largest viscosity [Pa s], and each particle's part of it, or None. Collective."""
         target = self.target
-        if not target.is_liquid:
+        if not isinstance(target, Liquid):
             return float(self.settings.viscosity), None
         values, step = self.resolve("viscosity", target.particles.dtype)
         if step == 0:
@@ -207,8 +222,7 @@ class ViscosityAction(Action, behavior=ViscosityMaterial):
         if mobility is None:
             return None
         held: Array = 1.0 / mobility.reshape(-1).astype(np.float64) - 1.0
-        if self.target.is_liquid:
-            held *= mass[: len(mobility)].reshape(-1)
+        held *= mass[: len(mobility)].reshape(-1)
         return held
 
     def _assemble(self, geometry: tuple[Any, ...], kappa: float, inertia: Array | None) -> None:

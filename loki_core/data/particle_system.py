@@ -72,7 +72,7 @@ class ParticleSystem:
     def __init__(self, domain: GridDomain, *, name: str, dtype: DTypeLike = np.float32) -> None:
         self.domain = domain
         self.name = name
-        self.dtype = np.dtype(dtype)
+        self.dtype: np.dtype[Any] = np.dtype(dtype)
         self.count = 0
         self.ghost_count = 0
         self.capacity = 0

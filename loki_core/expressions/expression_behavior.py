@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any, ClassVar
 
 import numpy as np
@@ -17,13 +18,14 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Declaration
-from loki_core.errors import SetupError
+from loki_core.errors import SetupError, UnknownNameError
 from loki_core.expressions.compile import CompiledExpression, compile_expression
 from loki_core.expressions.functions import Kind
 from loki_core.expressions.language import ChannelType, CheckedExpression, check_expression
 from loki_core.operators.operator import Operator
+from loki_core.pipeline.action import Target
 from loki_core.pipeline.stages import USER_STAGES, Stage
-from loki_core.pipeline.task import Step
+from loki_core.pipeline.task import Step, Task
 
 USER_VALUES = ("a", "b", "c", "d")
 
@@ -64,7 +66,7 @@ class ExpressionBehavior(Behavior, kind="expression", abstract=True):
                 raise SetupError(f'{place}.new_channels: "{text}" is not {self.channel_form}')
 
 
-class ExpressionAction(Operator, ABC):
+class ExpressionAction(Operator[Target], ABC):
     """Checks, compiles and runs the snippet."""
 
     #: The target's data that the snippet runs over.
@@ -93,6 +95,18 @@ class ExpressionAction(Operator, ABC):
             )
             self._compiled = None
         return self._checked
+
+    def knows_names(self) -> bool:
+        """Whether the target has all channels that the snippet names."""
+        try:
+            return self.checked is not None
+        except UnknownNameError:
+            return False
+
+    def tasks(self) -> Iterator[Task]:
+        """None where the snippet is about channels that other targets have."""
+        if not self.is_elsewhere(methodcaller("knows_names")):
+            yield from super().tasks()
 
     def run_on(self, arrays: Mapping[str, NDArray[Any]], step: Step, *, count: int) -> None:
         """Run the snippet on the first `count` elements; written channels change in place."""

@@ -24,7 +24,7 @@ import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from loki_core.errors import ExpressionError, did_you_mean
+from loki_core.errors import ExpressionError, UnknownNameError, did_you_mean
 from loki_core.expressions.functions import FUNCTIONS, KINDS, Function, Kind
 from loki_core.expressions.parse import parse_snippet
 
@@ -211,14 +211,21 @@ class _Checker:
 
     # -- messages ----------------------------------------------------------------------------------
 
-    def _refusal(self, node: ast.AST, message: str, *, show: bool = True) -> ExpressionError:
+    def _refusal(
+        self,
+        node: ast.AST,
+        message: str,
+        *,
+        show: bool = True,
+        kind: type[ExpressionError] = ExpressionError,
+    ) -> ExpressionError:
         line = getattr(node, "lineno", 1)
         text_before = self.source.splitlines()[line - 1 : line]
         offset = getattr(node, "col_offset", 0)  # in bytes
         before = text_before[0].encode()[:offset].decode(errors="replace") if text_before else ""
         shown = f'"{self._text(node)}": ' if show else ""
         place = f"line {line}, column {len(before) + 1}"
-        return ExpressionError(f"{self.label}: {place}: {shown}{message}")
+        return kind(f"{self.label}: {place}: {shown}{message}")
 
     def _text(self, node: ast.AST) -> str:
         text = " ".join((ast.get_source_segment(self.source, node) or "").split())
@@ -466,7 +473,9 @@ class _Checker:
         later = any(isinstance(n, ast.Name) and n.id == name for n in _targets(self.tree))
         known = {*READ_ONLY_NAMES, *self.parameters, *self.channels, *self.assigned, *self.loops}
         way_out = "; it is assigned further down" if later else did_you_mean(name, known)
-        raise self._refusal(node, f'unknown name "{name}"{way_out}', show=False)
+        raise self._refusal(
+            node, f'unknown name "{name}"{way_out}', show=False, kind=UnknownNameError
+        )
 
     def _unary(self, node: ast.UnaryOp) -> Kind:
         kind = self._kind(node.operand)

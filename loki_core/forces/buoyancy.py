@@ -21,6 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.kernels.jit import kernel, parallel_kernel, prange
+from loki_core.objects.capabilities import Gas
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -51,27 +52,22 @@ class BuoyancyForce(Behavior, kind="force"):
     )
 
 
-class BuoyancyAction(Action, behavior=BuoyancyForce):
+class BuoyancyAction(Action[Gas], behavior=BuoyancyForce):
     """Adds the buoyancy to the faces of a volume."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.need_force()
 
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
-
     @task(Stage.EVALUATE_FLUID_FORCES, accumulates=("volume.force",), halo=1, local_sums=True)
     def lift(self, access: Access, step: Step) -> None:
         """Add the weight of the smoke and the lift of the heat."""
-        settings, gas = self.settings, self.target.settings
+        settings, gas = self.settings, self.target
         volume = access.of("volume")
         force = access["volume.force"]
         kind = force.dtype.type
         h = volume.voxel_size("velocity")
-        ambient = float(gas.ambient_temperature)
+        ambient = gas.ambient_temperature
         expansion = 1.0 / ambient if settings.expansion is None else float(settings.expansion)
         smoke, smoke_background, smoke_step = _channel(access, volume, "density", 0.0, force)
         heat, heat_background, heat_step = _channel(access, volume, "temperature", ambient, force)
@@ -90,7 +86,7 @@ class BuoyancyAction(Action, behavior=BuoyancyForce):
                 LAWS.index(settings.temperature_law),
                 kind(0.5),
                 kind(push * float(settings.smoke_density)),
-                kind(push * float(gas.density)),
+                kind(push * float(gas.settings.density)),
                 kind(ambient),
                 kind(expansion),
                 kind(COLDEST * ambient),

@@ -34,6 +34,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
 from loki_core.objects.boundary import Boundary
+from loki_core.objects.capabilities import Faces, Immersed
 from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.pipeline.action import Action
@@ -83,13 +84,13 @@ class CoupledDragForce(Behavior, kind="force"):
         """Make an Action for everything that has points, with every fluid of the Group."""
         if self.direction == "off":
             return []
-        fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
+        fluids = scope.offering(Faces)
         pairs = [(item.points_in(fluid), fluid) for item in scope.objects for fluid in fluids]
         met = [(points, fluid) for points, fluid in pairs if points is not None]
         return [CoupledDragAction(self, points, fluid) for points, fluid in met]
 
 
-class CoupledDragAction(Action):
+class CoupledDragAction(Action[Immersed]):
     """Drag between the points of one Object and the faces of another.
 
     Attributes:
@@ -98,7 +99,9 @@ class CoupledDragAction(Action):
         exchange: What was exchanged so far, on this rank.
     """
 
-    def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
+    exchange: Exchange
+
+    def __init__(self, behavior: Any, target: Immersed, fluid: Faces) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
         one_way = behavior.direction != "two_way"

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import AccessError, SetupError
 from loki_core.kernels.face_points import add_face_force, fill_face_cells, fill_face_points
+from loki_core.objects.capabilities import Faces, MovedPoints
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -68,7 +69,7 @@ class ForcePoints:
         return self._force.resolve(parameter, self._channels["position"].dtype)
 
 
-class Force(Action):
+class Force(Action[MovedPoints | Faces]):
     """Base of all Forces.
 
     Class attributes, set by the author:
@@ -83,7 +84,7 @@ class Force(Action):
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        if self.acts_on_faces(target):
+        if isinstance(target, Faces):
             if self.is_uniform:
                 target.uniform_forces.append(self.uniform_acceleration)
             else:
@@ -91,25 +92,10 @@ class Force(Action):
         if self.implicit:
             target.need_jacobian()
 
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Forces act on whatever accumulates forces: particles, or faces of a volume."""
-        return cls.acts_on_particles(item) or cls.acts_on_faces(item)
-
-    @classmethod
-    def acts_on_particles(cls, item: Any) -> bool:
-        """Whether the Object has particles that forces move."""
-        return "particles" in item.data and "force" in item.data["particles"].channels
-
-    @classmethod
-    def acts_on_faces(cls, item: Any) -> bool:
-        """Whether the Object has faces that forces move."""
-        return "volume" in item.data and hasattr(item, "face_mass")
-
     def tasks(self) -> Iterator[Task]:
         """Only those that the target has points for."""
-        on_particles = self.acts_on_particles(self.target)
-        on_faces = self.acts_on_faces(self.target) and not self.is_uniform
+        on_particles = isinstance(self.target, MovedPoints)
+        on_faces = isinstance(self.target, Faces) and not self.is_uniform
         for one in super().tasks():
             if one.name == "accumulate" and not on_particles:
                 continue
@@ -154,6 +140,7 @@ class Force(Action):
         self, access: Access, step: Step, part: NDArray[np.int32], axis: int
     ) -> None:
         target = self.target
+        assert isinstance(target, Faces)
         volume, velocity = access.of("volume"), access["volume.velocity"]
         count = len(part) * target.resolution**3
         dtype, h = velocity.dtype, float(target.voxel_size)

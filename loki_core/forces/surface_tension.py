@@ -34,6 +34,7 @@ from loki_core.kernels.curvature import (
     take_from_surface,
 )
 from loki_core.kernels.mac_grid import FLUID
+from loki_core.objects.capabilities import Liquid
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -52,7 +53,7 @@ class SurfaceTensionForce(Behavior, kind="force", exclusive=True):
     )
 
 
-class SurfaceTensionAction(Action, behavior=SurfaceTensionForce):
+class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
     """Adds the force of a liquid's surface to faces beside it."""
 
     cost = 0.4
@@ -62,11 +63,6 @@ class SurfaceTensionAction(Action, behavior=SurfaceTensionForce):
         target.need_force()
         target.surface_forces.append(self)
         self._has_warned = False
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Only what ends at a surface has a tension."""
-        return bool(getattr(item, "is_liquid", False))
 
     def time_step_limit(self) -> float:
         """Time in which the shortest waves of the grid go from one voxel to the next."""

@@ -1,7 +1,8 @@
 """Extend values into solids, layer by layer: the mean of the neighbours that have one.
 
 Interpolation near a solid reads cells and faces inside it. They get what the gas beside them has,
-so that a solid neither swallows what flows past nor lends it its own velocity.
+so that a solid neither swallows what flows past nor lends it its own velocity. Faces of a solid
+that holds the gas keep the solid's velocity, and do not pass it on to those of others.
 """
 
 from __future__ import annotations
@@ -10,6 +11,11 @@ import numpy as np
 
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.voxel_places import beside
+
+#: What a solid does to a fluid on the faces that it closes, in the channel "solid_grip".
+SLIPS, HOLDS = 1, 2
+FARTHEST = 1.0e9  # m, in the channel "solid_distance" where no solid is near
+HELD = 255  # marks a face that keeps its value and lends it to none; above any layer
 
 
 @parallel_kernel

@@ -7,12 +7,19 @@ The velocity after a step of implicit viscosity minimises (Batty & Bridson 2008)
 
 so with K = dt mu / (rho h^2) the row of face u_a is
 
-    u_a + 2 K c (differences along a) + K e (differences along b, and those of u_b along a) = u*_a
+    m u_a + 2 K c (differences along a) + K e (differences along b, those of u_b along a) = m u*_a
 
-c is 1 in cells that are not solid; e is the part of an edge's four cells that is not solid. On a
-no-slip side of the box the tangential velocity beyond it is mirrored, 2 U - u, so that the side
-itself moves with U; there e is 1/2, which makes its drag exactly mu (U - u) / (h/2). A slip side, a
-slip solid and the border to ambient air have e = 0: no shear. Solids' velocities are known.
+m is the mass of a face over that of a whole voxel: in a gas the open part of the face. c is 1 in
+cells that are not solid; e is the part of an edge's four cells that is not solid. On a no-slip side
+of the box the tangential velocity beyond it is mirrored, 2 U - u, so that the side itself moves
+with U; there e is 1/2, which makes its drag exactly mu (U - u) / (h/2). A slip side, a slip solid
+and the border to ambient air have e = 0: no shear. Solids' velocities are known. Whether a solid
+slips is said by the faces that it closes: each has that of the solid nearest to it. Where one of
+the two faces along b is held by a solid, at the part t of the way from the other one to it,
+
+    e/2 (d_b u_a / t_a + d_a u_b / t_b)^2,      e = t_a t_b      (t = 1 where none or both are held)
+
+so that a plane at rest drags by mu u / (t h), wherever in the voxels it lies.
 
 A liquid ends at its surface, which no stress crosses. There the mass of a face is that of its
 particles, m, and c and e are multiplied by the part of the cell or the edge's control volume that
@@ -29,6 +36,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from loki_core.kernels.extension import HOLDS, SLIPS
 from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.mac_grid import SIDE_OPEN, SIDE_SLIP, SOLID
 from loki_core.kernels.voxel_places import voxel_at
@@ -38,6 +46,8 @@ BEYOND = 4  # plus a side of the box: beyond a wall or an inflow
 #: Of a control volume that counts as liquid if particles are around, however few: threads and
 #: sheets that are thinner than the voxels, and the outermost particles, do not fall apart.
 SMALLEST_PART = 0.01
+#: Of the way to a solid: a face whose middle is nearer, or inside, is held as if it were so far.
+SMALLEST_WAY = 0.1
 
 
 @device
@@ -80,11 +90,41 @@ def has_velocity(fraction, mass, b, a, i, j, k):
 
 
 @device
+def slides(fraction, grip, b, a, i, j, k):
+    """Whether a solid closes a face that lets fluids slide along it."""
+    return b >= 0 and fraction[b, a, i, j, k] == 0.0 and grip[b, a, i, j, k] == SLIPS
+
+
+@device
+def wall_part(fraction, grip, gap, neighbours, r, b, a, c, i, j, k):
+    """Part t of the way between two faces along a, beside each other along c, that is no solid's.
+
+    Below 1 where a solid holds one of them: by its distance from both.
+    """
+    own, oi, oj, ok = voxel_at(neighbours, b, r, i, j, k)
+    x, y, z = moved(i, j, k, c, -1)
+    other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+    if own < 0 or other < 0:
+        return 1.0
+    closed = fraction[own, a, oi, oj, ok] == 0.0
+    if closed == (fraction[other, a, ni, nj, nk] == 0.0):
+        return 1.0
+    here, there = gap[own, a, oi, oj, ok], gap[other, a, ni, nj, nk]
+    holds = grip[own, a, oi, oj, ok] if closed else grip[other, a, ni, nj, nk]
+    if holds != HOLDS:
+        return 1.0
+    far, near = (there, here) if closed else (here, there)
+    if near >= 0.0:
+        return 1.0
+    return min(max(np.float64(far / (far - near)), SMALLEST_WAY), 1.0)
+
+
+@device
 def edge_weight(
-    fraction, kind, coords, neighbours, lower, upper, sides, solid_slips, mass, parts, is_liquid,
+    fraction, kind, coords, neighbours, lower, upper, sides, grip, gap, mass, parts, is_liquid,
     b, a, c, i, j, k,
 ):  # fmt: skip
-    """(e, side or -1) of the edge at the lower corner of a voxel along a and c.
+    """(e, side or -1, t_a, t_c) of the edge at the lower corner of a voxel along a and c.
 
     The side is that of a no-slip wall or inflow which the edge lies on.
     """
@@ -98,15 +138,12 @@ def edge_weight(
             x, y, z = moved(x, y, z, c, step_c)
             code = cell_code(kind, coords, neighbours, lower, upper, sides, b, x, y, z)
             if code == MISSING:
-                return 0.0, -1
+                return 0.0, -1, 1.0, 1.0
             if code >= BEYOND:
                 side = code - BEYOND
                 if sides[side] == SIDE_SLIP:
-                    return 0.0, -1
-            elif code == SOLID:
-                if solid_slips == 1:
-                    return 0.0, -1
-            else:
+                    return 0.0, -1, 1.0, 1.0
+            elif code != SOLID:
                 inside += 1
                 if is_liquid == 1:
                     other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
@@ -115,7 +152,23 @@ def edge_weight(
                     if parts.shape[1] > 1:
                         held += 1.0 + s
                         viscosity += (1.0 + s) * parts[other, 1, ni, nj, nk]
+    if grip.shape[0] > 0:
+        for back in range(2):
+            x, y, z = moved(i, j, k, c, -back)
+            other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+            if slides(fraction, grip, other, a, ni, nj, nk):
+                return 0.0, -1, 1.0, 1.0
+            x, y, z = moved(i, j, k, a, -back)
+            other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
+            if slides(fraction, grip, other, c, ni, nj, nk):
+                return 0.0, -1, 1.0, 1.0
     e = 0.25 * inside
+    part_a, part_c = 1.0, 1.0
+    if grip.shape[0] > 0 and side < 0:
+        part_a = wall_part(fraction, grip, gap, neighbours, r, b, a, c, i, j, k)
+        part_c = wall_part(fraction, grip, gap, neighbours, r, b, c, a, i, j, k)
+        if part_a < 1.0 or part_c < 1.0:
+            e = part_a * part_c
     if is_liquid == 1 and inside > 0:
         e *= liquid_part(depth / inside)
         if parts.shape[1] > 1 and held > 0.0:
@@ -124,12 +177,12 @@ def edge_weight(
             x, y, z = moved(i, j, k, c, -back)
             other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
             if not has_velocity(fraction, mass, other, a, ni, nj, nk):
-                return 0.0, -1
+                return 0.0, -1, 1.0, 1.0
             x, y, z = moved(i, j, k, a, -back)
             other, ni, nj, nk = voxel_at(neighbours, b, r, x, y, z)
             if not has_velocity(fraction, mass, other, c, ni, nj, nk):
-                return 0.0, -1
-    return e, side
+                return 0.0, -1, 1.0, 1.0
+    return e, side, part_a, part_c
 
 
 @device
@@ -157,7 +210,7 @@ def is_unknown(fraction, b, a, i, j, k):
 
 @device
 def viscous_row(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, b, a, i, j, k, columns, data, first, write,
 ):  # fmt: skip
     """Return (entries, right-hand side) of a face's row, and write the row if `write` is 1.
@@ -166,7 +219,7 @@ def viscous_row(
     """
     r = kind.shape[2]
     row = (((b * 3 + a) * r + i) * r + j) * r + k
-    own = np.float64(mass[b, a, i, j, k]) if is_liquid == 1 else 1.0
+    own = np.float64(mass[b, a, i, j, k])
     diagonal = own
     rhs = own * velocity[b, a, i, j, k]
     at = first + 1
@@ -189,6 +242,8 @@ def viscous_row(
                 data[at] = -weight
             at += 1
         elif other >= 0:
+            if grip.shape[0] > 0 and slides(fraction, grip, other, a, ni, nj, nk):
+                continue  # it says nothing of how fast the fluid slides past it
             rhs += weight * velocity[other, a, ni, nj, nk]
         else:
             outer = 2 * a + side
@@ -202,13 +257,13 @@ def viscous_row(
             continue
         for side in range(2):
             ei, ej, ek = moved(i, j, k, c, side)
-            e, wall = edge_weight(
-                fraction, kind, coords, neighbours, lower, upper, sides, solid_slips, mass, parts,
+            e, wall, part_a, part_c = edge_weight(
+                fraction, kind, coords, neighbours, lower, upper, sides, grip, gap, mass, parts,
                 is_liquid, b, a, c, ei, ej, ek,
             )  # fmt: skip
             if e == 0.0:
                 continue
-            weight = kappa * e
+            weight = kappa * e / (part_a * part_a)
             fi, fj, fk = moved(i, j, k, c, 2 * side - 1)
             if wall >= 0:
                 if wall // 2 == c:  # mirrored; the wall's own normal velocity has no gradient
@@ -225,6 +280,7 @@ def viscous_row(
             else:
                 rhs += weight * velocity[other, a, ni, nj, nk]
             sign = 1.0 if side == 0 else -1.0
+            weight = kappa * e / (part_a * part_c)
             for back in range(2):
                 gi, gj, gk = moved(ei, ej, ek, a, -back)
                 other, ni, nj, nk = voxel_at(neighbours, b, r, gi, gj, gk)
@@ -246,27 +302,29 @@ def viscous_row(
 
 @parallel_kernel
 def count_viscous_entries(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, counts, bordering,
 ):  # fmt: skip
     """Count entries of all rows [local * 3 r^3], and note which rows have known neighbours.
 
     A known face has no row, nor has one without stress.
 
-    Args: fraction, kind with ghosts; mass, parts: of a liquid, with ghosts and corners, else not
-    read: [b, 3, r, r, r] parts of a full voxel's mass on faces, and [b, 1 or 2, r, r, r] depth of
-    cells in voxels and, where it varies, their part of the viscosity; kappa: K.
+    Args: fraction, kind with ghosts; grip, gap: [b, 3, r, r, r] with ghosts and corners, what
+    solids do to fluids on the faces that they close, and the distance of the nearest one [m]; no
+    Buckets where there is none; mass: [b, 3, r, r, r] m; parts: of a liquid, else not read: [b, 1
+    or 2, r, r, r] depth of cells in voxels and, where it varies, their part of the viscosity; mass
+    and parts with ghosts and corners; kappa: K.
     """
     for b in prange(neighbours.shape[0]):
         count_rows_of_bucket(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, mass, parts, is_liquid, kappa, np.int64(b), counts, bordering,
+            grip, gap, mass, parts, is_liquid, kappa, np.int64(b), counts, bordering,
         )  # fmt: skip
 
 
 @device
 def count_rows_of_bucket(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, b, counts, bordering,
 ):  # fmt: skip
     """Do one Bucket."""
@@ -283,7 +341,7 @@ def count_rows_of_bucket(
                     if is_unknown(fraction, b, a, i, j, k):
                         entries, _ = viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
-                            side_velocity, solid_slips, mass, parts, is_liquid, kappa, b, a, i, j,
+                            side_velocity, grip, gap, mass, parts, is_liquid, kappa, b, a, i, j,
                             k, nothing, no_data, 0, 0,
                         )  # fmt: skip
                         counts[row] = entries
@@ -294,7 +352,7 @@ def count_rows_of_bucket(
 
 @parallel_kernel
 def fill_viscous_rhs(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, rows, rhs,
 ):  # fmt: skip
     """Add what known faces and sides contribute to the right-hand sides of some rows."""
@@ -302,13 +360,13 @@ def fill_viscous_rhs(
     for n in prange(rows.shape[0]):
         rhs[rows[n]] = rhs_of_row(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, mass, parts, is_liquid, kappa, np.int64(rows[n]), np.int64(r),
+            grip, gap, mass, parts, is_liquid, kappa, np.int64(rows[n]), np.int64(r),
         )  # fmt: skip
 
 
 @device
 def rhs_of_row(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, row, r,
 ):  # fmt: skip
     """Right-hand side of one row."""
@@ -319,7 +377,7 @@ def rhs_of_row(
     b = row // (3 * r * r * r)
     _, value = viscous_row(
         velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-        solid_slips, mass, parts, is_liquid, kappa, b, a, i, j, k, neighbours[0, :0],
+        grip, gap, mass, parts, is_liquid, kappa, b, a, i, j, k, neighbours[0, :0],
         side_velocity[0, :0], 0, 0,
     )  # fmt: skip
     return value
@@ -327,20 +385,20 @@ def rhs_of_row(
 
 @parallel_kernel
 def fill_viscous_matrix(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, starts, columns, data,
 ):  # fmt: skip
     """Fill the rows, the diagonal first; columns count faces of local, then ghost Buckets."""
     for b in prange(neighbours.shape[0]):
         fill_bucket_rows(
             velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity,
-            solid_slips, mass, parts, is_liquid, kappa, np.int64(b), starts, columns, data,
+            grip, gap, mass, parts, is_liquid, kappa, np.int64(b), starts, columns, data,
         )  # fmt: skip
 
 
 @device
 def fill_bucket_rows(
-    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, solid_slips,
+    velocity, fraction, kind, coords, neighbours, lower, upper, sides, side_velocity, grip, gap,
     mass, parts, is_liquid, kappa, b, starts, columns, data,
 ):  # fmt: skip
     """Do one Bucket."""
@@ -353,6 +411,6 @@ def fill_bucket_rows(
                     if starts[row + 1] > starts[row]:
                         viscous_row(
                             velocity, fraction, kind, coords, neighbours, lower, upper, sides,
-                            side_velocity, solid_slips, mass, parts, is_liquid, kappa, b, a, i, j,
+                            side_velocity, grip, gap, mass, parts, is_liquid, kappa, b, a, i, j,
                             k, columns, data, starts[row], 1,
                         )  # fmt: skip

@@ -18,8 +18,8 @@ from loki_core.data.accessors import Access
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.kernels.lagrangian_step import largest_speed
+from loki_core.objects.capabilities import Unknowns
 from loki_core.objects.collider import ColliderField
-from loki_core.objects.joinable import Joinable
 from loki_core.objects.object import Scope
 from loki_core.objects.signed_distance import SignedDistance
 from loki_core.operators.operator import Operator
@@ -38,7 +38,7 @@ TIGHT = 1.25
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
-class BodyCollider(Operator):
+class BodyCollider(Operator[Unknowns]):
     """A collider as one solid meets it.
 
     Attributes:
@@ -61,7 +61,7 @@ class BodyCollider(Operator):
 
         Particles that are a fluid look at the distance themselves.
         """
-        return isinstance(item, Joinable) and (item.is_joined or item.fluid is not None)
+        return super().acts_on(item) and (item.is_joined or item.fluid is not None)
 
     def need(self, reach: float, *, is_tight: bool = False) -> None:
         """Ask for distances up to this one [m], and that shells are tight to what presses."""

@@ -205,9 +205,10 @@ class Boundary:
         assert self._reaching is not None
         counts = np.diff(self._reaching[0]).reshape(-1, 27)
         source = self.point_buckets[: self.volume.buckets.local_count]
+        row, way = np.nonzero(source >= 0)  # below that are codes of sides of the box
         # Seen from the points' Bucket, the direction is the opposite one.
-        reaching = counts[source, 26 - np.arange(27)] > 0
-        return np.flatnonzero(np.any(reaching & (source >= 0), axis=1))
+        reached = counts[source[row, way], 26 - way] > 0
+        return np.unique(row[reached])
 
     def splat(self, *pairs: tuple[Array, Array]) -> None:
         """Add up to three values [n, 3] of the carrier's points to local faces. Collective.

@@ -24,7 +24,9 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
+from loki_core.kernels.extension import FARTHEST
 from loki_core.kernels.solid_fractions import close_faces, measure_open_parts, unite_solid
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.cut_faces import CutFaces
 from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
@@ -120,7 +122,7 @@ class Collider(Behavior, kind="operator"):
         return created + [BodyCollider(self, item, scope) for item in bodies]
 
 
-class SolidBoundary(Operator):
+class SolidBoundary(Operator[Faces]):
     """Tells a volume of a collider, which it then takes in with all others."""
 
     def __init__(self, behavior: Any, target: Any, collider: ColliderField) -> None:
@@ -128,12 +130,6 @@ class SolidBoundary(Operator):
         self.collider = collider
         target.need_solids()
         target.colliders.append(collider)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Solids close the faces on which a volume has its velocity."""
-        volume = item.data.get("volume")
-        return isinstance(volume, DiscreteVolume) and "velocity" in volume.channels
 
 
 @dataclass
@@ -489,6 +485,7 @@ def add_solids(
     volume: DiscreteVolume,
     colliders: Sequence[ColliderField | SignedDistance],
     *,
+    grips: Sequence[int] | None = None,
     smallest: float = SMALLEST_OPENING,
 ) -> CutFaces:
     """Close the faces and voxels of a volume that colliders cover. Collective.
@@ -500,6 +497,8 @@ def add_solids(
 
     Args:
         volume: Of the same voxel size as the colliders, on level 0.
+        grips: What each collider does to a fluid (kernels/extension.py): written to "solid_grip" on
+            the faces that solids cut, of which it is the nearest one.
         smallest: Open parts below this are closed.
 
     Returns:
@@ -526,12 +525,22 @@ def add_solids(
     chosen = np.flatnonzero(touched).astype(np.int32)
     nodes = np.empty((0, 4, resolution + 1, resolution + 1, resolution + 1))
     if len(chosen):
-        nodes, wall = _unite(fields, [f[chosen] for f in found], [s[chosen] for s in solid])
+        nodes, wall, grip, nearest = _unite(
+            fields, [f[chosen] for f in found], [s[chosen] for s in solid], grips
+        )
         has_velocity = "solid_velocity" in volume.channels
         opening = volume.with_ghosts("open_fraction")
         moving = volume.with_ghosts("solid_velocity") if has_velocity else opening
         kind = volume.with_ghosts("kind")
+        before = volume.local("open_fraction")[chosen]
         close_faces(nodes, wall, chosen, float(smallest), opening, moving, has_velocity, kind)
+        if grip is not None:  # on the faces that solids close, not on those of the box
+            is_cut = volume.local("open_fraction")[chosen] != before
+            volume.local("solid_grip")[chosen] = np.where(is_cut, grip, 0)
+            volume.mark_written("solid_grip")
+        if "solid_distance" in volume.channels:
+            volume.local("solid_distance")[chosen] = np.minimum(nearest, FARTHEST)
+            volume.mark_written("solid_distance")
     if "open_part" in volume.channels:
         volume.local("open_part")[:] = 1.0
         if len(chosen):
@@ -546,15 +555,18 @@ def _unite(
     fields: Sequence[SignedDistance],
     rows: Sequence[NDArray[np.int32]],
     solid: Sequence[NDArray[np.bool_]],
-) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Nodes (see solid_fractions) and wall velocities of all solids together."""
+    grips: Sequence[int] | None,
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.uint8] | None, NDArray[Any]]:
+    """Nodes (see solid_fractions), and wall velocities, grips and distances on faces, of all."""
     count, r = len(rows[0]), fields[0].resolution
     nodes = np.zeros((count, 4, r + 1, r + 1, r + 1))
     nodes[:, 0] = np.inf
     nearest = np.full((count, 3, r, r, r), np.inf)
     wall = np.zeros((count, 3, r, r, r))
-    for one, found, is_solid in zip(fields, rows, solid, strict=True):
+    grip = None if grips is None else np.zeros(wall.shape, np.uint8)
+    for number, (one, found, is_solid) in enumerate(zip(fields, rows, solid, strict=True)):
         held = one.volume
+        before = nearest.copy() if grips is not None else nearest
         unite_solid(
             held.with_ghosts("distance"),
             held.with_ghosts("velocity"),
@@ -568,7 +580,9 @@ def _unite(
             nearest,
             wall,
         )
-    return nodes, wall
+        if grip is not None and grips is not None:
+            grip[nearest < before] = grips[number]
+    return nodes, wall, grip, nearest
 
 
 def _resolution(item: Any) -> int:

@@ -37,6 +37,7 @@ from loki_core.kernels.rod_motion import (
     displace_rods,
     vertex_filaments,
 )
+from loki_core.objects.capabilities import Joints
 from loki_core.objects.motion import Piece, motion_samples
 from loki_core.objects.object import Scope
 from loki_core.objects.rod_clamps import goals, pin, start_goals, take_goals, turn_clamps
@@ -140,7 +141,7 @@ class CurvesObject(Behavior, kind="object"):
         return [Rods(self, scope)]
 
 
-class Rods(Solid):
+class Rods(Solid, Joints):
     """The strands of one Curves Object.
 
     Attributes:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.kernels.extension import extend_layer, mark_cells, mark_faces
+from loki_core.kernels.extension import HELD, HOLDS, extend_layer, mark_cells, mark_faces
 
 
 def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None:
     """Fill cells, or closed faces, of solids up to `layers` voxels deep. Collective.
 
-    Reads the channels "kind" and "open_fraction".
+    Reads the channels "kind", "open_fraction" and "solid_grip": faces of solids that hold the fluid
+    are left alone.
     """
     for name in names:
         channel = volume.channel(name)
@@ -26,7 +27,9 @@ def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None
         ) as mask:
             local = volume.local(mask.name)
             if channel.location == "face":
-                mark_faces(volume.local("open_fraction"), local)
+                fraction, grip = volume.local("open_fraction"), volume.local("solid_grip")
+                mark_faces(fraction, local)
+                local[(fraction == 0.0) & (grip == HOLDS)] = HELD
             else:
                 for component in range(channel.components):
                     mark_cells(volume.local("kind"), component, local)

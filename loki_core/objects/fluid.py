@@ -19,7 +19,9 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.voxels import Voxels
 from loki_core.errors import DivergenceError, InputError, SetupError
+from loki_core.kernels.extension import FARTHEST, HOLDS, SLIPS
 from loki_core.kernels.mac_grid import apply_forces, largest_components, mobility_of_drag
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.object import Object
 from loki_core.objects.surroundings import Surroundings
 from loki_core.objects.volume_boundaries import classify, hold_walls, surroundings_of
@@ -28,10 +30,11 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
+
 SMALLEST_RESOLUTION = 4  # voxels along a Bucket; traces need a halo of a few
 
 
-class Fluid(Object):
+class Fluid(Object, Faces):
     """Base of gas and liquid.
 
     Attributes:
@@ -157,9 +160,12 @@ class Fluid(Object):
                 self._add(name, components=3, derived=True)
 
     def need_solids(self) -> None:
-        """Make room for the velocity of solids on faces [m/s]."""
+        """Make room for the velocity of solids on faces [m/s], and how they hold the fluid."""
         if "solid_velocity" not in self.volume.channels:
             self._add("solid_velocity", components=3, derived=True)
+            self._add("solid_grip", components=3, dtype=np.uint8, derived=True)
+            if self.viscous:  # which asks where exactly solids hold it
+                self._add("solid_distance", components=3, background=FARTHEST, derived=True)
 
     @property
     def keeps_start(self) -> bool:
@@ -187,7 +193,7 @@ class Fluid(Object):
         state = (
             self.volume.layout_version,
             surroundings.kinds,
-            tuple(collider.version for collider in self.colliders),
+            tuple((collider.version, self.grip_of(collider)) for collider in self.colliders),
         )
         if state != self._geometry:
             self._geometry = state
@@ -200,6 +206,16 @@ class Fluid(Object):
             self.volume.mark_written("solid_velocity")
         if "divergence" in self.volume.channels:  # sources add to it next
             self.volume.local("divergence")[:] = 0.0
+
+    def grip_of(self, collider: Any) -> int:
+        """What a collider does to the fluid at its surface: HOLDS it, or lets it slide (SLIPS)."""
+        free = ("slip",) if self.viscous else ("slip", "auto")
+        return SLIPS if collider.slip in free else HOLDS
+
+    @property
+    def some_slip(self) -> bool:
+        """Whether the fluid slides along any collider."""
+        return any(self.grip_of(collider) == SLIPS for collider in self.colliders)
 
     @property
     def is_liquid(self) -> bool:
@@ -234,7 +250,7 @@ class Fluid(Object):
         """Complete the Tasks' declarations with the channels that this volume has."""
         has = self.volume.channels
         extra: dict[str, tuple[str, ...]] = {
-            "update_boundaries": ("solid_velocity", "divergence"),
+            "update_boundaries": ("solid_velocity", "solid_grip", "solid_distance", "divergence"),
             "reset_forces": ("force", "drag", "solid_share", "solid_flux", "solid_give"),
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)

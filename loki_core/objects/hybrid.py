@@ -28,6 +28,7 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_motion import keep_inside
+from loki_core.objects.capabilities import Liquid
 from loki_core.objects.fluid import Fluid
 from loki_core.objects.free_bodies import FreeBodies
 from loki_core.objects.liquid_account import LiquidAccount
@@ -117,7 +118,7 @@ class HybridObject(Behavior, kind="object"):
         return [Hybrid(self, scope)]
 
 
-class Hybrid(Fluid):
+class Hybrid(Fluid, Liquid):
     """The liquid of one Hybrid Object.
 
     Attributes:
@@ -407,6 +408,10 @@ class Hybrid(Fluid):
         self.hold_inside()
         if self.band is not None:
             self.band.carry_velocity(step.dt)
+
+    def were_moved(self) -> None:
+        """Hold particles inside that others have moved."""
+        self.hold_inside()
 
     def hold_inside(self) -> None:
         """Hold particles off the box's walls, and let go of those beyond its open sides."""

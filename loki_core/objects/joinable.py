@@ -21,15 +21,16 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.constraint_assembly import add_particles
 from loki_core.kernels.lagrangian_step import largest_speed
+from loki_core.objects.capabilities import Immersed, Unknowns
 from loki_core.objects.object import Object
 from loki_core.objects.solid_system import SolidSystem
-from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.stages import USER_STAGES, Stage
 from loki_core.pipeline.task import Step, task
 
 Int64 = NDArray[np.int64]
 
 
-class Joinable(Object):
+class Joinable(Object, Unknowns, Immersed):
     """Points with three unknowns each, every one a body of its own; subclasses may differ.
 
     Attributes:
@@ -47,6 +48,7 @@ class Joinable(Object):
     particles: ParticleSystem
     system: SolidSystem
     fluid: Any = None
+    stages_to_move: tuple[str, ...] = USER_STAGES
     first_dof: int = 0
     body_start: Int64
     particle_dof: Int64
@@ -67,6 +69,16 @@ class Joinable(Object):
         if not self.is_joined:
             self.is_joined = True
             self.scope.solids.add(self)
+
+    def offer_channel(self, name: str) -> None:
+        """All that it can have is there."""
+
+    def were_moved(self) -> None:
+        """Nothing has to be done at once."""
+
+    def points_in(self, fluid: Any) -> Object | None:
+        """All of them."""
+        return self
 
     def need_jacobian(self) -> None:
         """Make room for Jacobians; called by implicit Forces."""

@@ -22,10 +22,10 @@ from loki_core.data.voxels import Voxels
 from loki_core.objects.volume_topology import Regions
 
 if TYPE_CHECKING:
-    from loki_core.objects.hybrid import Hybrid
+    from loki_core.objects.capabilities import Liquid
 
 
-def places_inside(liquid: Hybrid) -> NDArray[Any]:
+def places_inside(liquid: Liquid) -> NDArray[Any]:
     """Where particles are, but not nearer to the box's sides than the centres of voxels, [n, 3].
 
     So all that a particle has goes to voxels that are there.
@@ -37,7 +37,7 @@ def places_inside(liquid: Hybrid) -> NDArray[Any]:
     return np.clip(position, lower, upper).astype(position.dtype)
 
 
-def field_of(liquid: Hybrid, names: Sequence[str]) -> Voxels:
+def field_of(liquid: Liquid, names: Sequence[str]) -> Voxels:
     """Return `density` and the channels of particles that are named, this rank's. Collective.
 
     Args:
@@ -90,7 +90,7 @@ def field_of(liquid: Hybrid, names: Sequence[str]) -> Voxels:
 
 
 def _add_deep(
-    liquid: Hybrid,
+    liquid: Liquid,
     volume: DiscreteVolume,
     names: Sequence[str],
     widths: list[int],

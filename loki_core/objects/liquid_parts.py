@@ -17,12 +17,12 @@ from loki_core.kernels.liquid_parts import (
 from loki_core.objects.particle_tiles import tiles_around
 
 if TYPE_CHECKING:
-    from loki_core.objects.hybrid import Hybrid
+    from loki_core.objects.capabilities import Liquid
 
 Array = NDArray[Any]
 
 
-def face_masses(liquid: Hybrid) -> Array:
+def face_masses(liquid: Liquid) -> Array:
     """Mass of faces with ghosts and corners, in parts of a full voxel's. Collective."""
     volume = liquid.volume
     volume.refresh("room")
@@ -39,7 +39,7 @@ def face_masses(liquid: Hybrid) -> Array:
     return values
 
 
-def cell_parts(liquid: Hybrid, carried: Array | None = None) -> Array:
+def cell_parts(liquid: Liquid, carried: Array | None = None) -> Array:
     """Depth of cells below the surface, and the mean of what particles carry, if anything.
 
     Args:
@@ -64,7 +64,7 @@ def cell_parts(liquid: Hybrid, carried: Array | None = None) -> Array:
     return values
 
 
-def cell_means(liquid: Hybrid, carried: Array) -> Array:
+def cell_means(liquid: Liquid, carried: Array) -> Array:
     """Mean of a value of the particles [n] in local cells [b, r, r, r]; 0 where none is near.
 
     Collective.
@@ -84,7 +84,7 @@ def cell_means(liquid: Hybrid, carried: Array) -> Array:
     return means
 
 
-def present_pressure(liquid: Hybrid) -> Array:
+def present_pressure(liquid: Liquid) -> Array:
     """Pressure of the last step [Pa] with the surface where it is now, local. Collective."""
     volume = liquid.volume
     volume.refresh("kind", "pressure")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.body import Body
 from loki_core.data.channels import check_values, motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
@@ -19,7 +20,7 @@ from loki_core.errors import InputError
 from loki_core.objects.volume_topology import around_box
 
 if TYPE_CHECKING:
-    from loki_core.objects.hybrid import Hybrid
+    from loki_core.objects.capabilities import Liquid
 
 Array = NDArray[Any]
 
@@ -27,18 +28,18 @@ BUCKETS_AT_ONCE = 64
 MOST_PARTICLES = 1.0e9  # on a rank, that a mesh is filled with; they take some 200 GB
 
 
-def seed(liquid: Hybrid, stream: Any) -> None:
+def seed(liquid: Liquid, stream: Any) -> None:
     """Add the particles of an input stream. Collective."""
     label = f'{liquid.path}: input "{liquid.behavior.input}"'
     if not isinstance(stream, Mesh):
         raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
-    if isinstance(stream, Surface) or hasattr(stream, "tetrahedra"):
+    if isinstance(stream, (Surface, Body)):
         _fill(liquid, stream, label)
     else:
         _take_points(liquid, stream, label)
 
 
-def _fill(liquid: Hybrid, mesh: Any, label: str) -> None:
+def _fill(liquid: Liquid, mesh: Any, label: str) -> None:
     """Fill a mesh but for Colliders; particles have what is painted on the nearest points."""
     from loki_core.objects.mesh_to_particles import Nearest, channels_of, make_room
     from loki_core.objects.triangles import Triangles
@@ -58,7 +59,7 @@ def _fill(liquid: Hybrid, mesh: Any, label: str) -> None:
     add_particles(liquid, place, values)
 
 
-def _take_points(liquid: Hybrid, stream: Mesh, label: str) -> None:
+def _take_points(liquid: Liquid, stream: Mesh, label: str) -> None:
     """Let points be particles, with all their channels."""
     comm, count = liquid.scope.domain.comm, stream.point_count
     rows = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
@@ -77,7 +78,7 @@ def _take_points(liquid: Hybrid, stream: Mesh, label: str) -> None:
     add_particles(liquid, position[inside], {name: a[inside] for name, a in values.items()})
 
 
-def _check(liquid: Hybrid, name: str, array: Array, label: str) -> None:
+def _check(liquid: Liquid, name: str, array: Array, label: str) -> None:
     """Refuse values that particles cannot have."""
     shape = liquid.particles.channel(name).shape
     check_values(array, shape, label=f"{label}: {name}")
@@ -91,7 +92,7 @@ def _check(liquid: Hybrid, name: str, array: Array, label: str) -> None:
             )
 
 
-def _inside_box(liquid: Hybrid, position: Array, label: str) -> NDArray[np.bool_]:
+def _inside_box(liquid: Liquid, position: Array, label: str) -> NDArray[np.bool_]:
     """Which points are in the domain box, or so near that its walls take them in. Collective."""
     domain, near = liquid.scope.domain, liquid.voxel_size
     lower, upper = domain.relative_lower - near, domain.relative_upper + near
@@ -107,7 +108,7 @@ def _inside_box(liquid: Hybrid, position: Array, label: str) -> NDArray[np.bool_
     return kept
 
 
-def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> None:
+def add_particles(liquid: Liquid, position: Array, values: dict[str, Array]) -> None:
     """Add particles at places relative to the domain's origin [m]. Collective."""
     particles, comm = liquid.particles, liquid.scope.domain.comm
     counts = np.concatenate(comm.all_gather(np.array([len(position)], np.int64)))
@@ -119,7 +120,7 @@ def add_particles(liquid: Hybrid, position: Array, values: dict[str, Array]) -> 
     particles.append({"position": position.astype(particles.dtype), **values}, ids=ids)
 
 
-def fill_mesh(liquid: Hybrid, mesh: Any, label: str, *, shell: float | None = None) -> Array:
+def fill_mesh(liquid: Liquid, mesh: Any, label: str, *, shell: float | None = None) -> Array:
     """Places inside a mesh, in Buckets of this rank, relative to the origin [m]. Collective.
 
     They come in the order of the curve, so that ids do not depend on the number of ranks.
@@ -149,7 +150,7 @@ def fill_mesh(liquid: Hybrid, mesh: Any, label: str, *, shell: float | None = No
     return place
 
 
-def _refuse_large(liquid: Hybrid, lower: Array, upper: Array, label: str) -> None:
+def _refuse_large(liquid: Liquid, lower: Array, upper: Array, label: str) -> None:
     """Say that a mesh would hold more particles than any run could, before they are made."""
     domain = liquid.scope.domain
     size = np.minimum(upper, domain.upper) - np.maximum(lower, domain.lower)
@@ -162,7 +163,7 @@ def _refuse_large(liquid: Hybrid, lower: Array, upper: Array, label: str) -> Non
         )
 
 
-def _warn_of_nothing(liquid: Hybrid, placed: Any, label: str, shell: float | None) -> None:
+def _warn_of_nothing(liquid: Liquid, placed: Any, label: str, shell: float | None) -> None:
     """Say why a mesh holds no liquid, so far as that can be seen."""
     expected = "the mesh is to be closed, at least a voxel wide and inside the domain box"
     if shell is not None:
@@ -175,7 +176,7 @@ def _warn_of_nothing(liquid: Hybrid, placed: Any, label: str, shell: float | Non
 
 
 def _inside(
-    liquid: Hybrid, placed: Any, coords: NDArray[np.int32], shell: float | None = None
+    liquid: Liquid, placed: Any, coords: NDArray[np.int32], shell: float | None = None
 ) -> Array:
     """Places of Buckets that lie inside a mesh, or in a shell on it, and in the domain box."""
     domain = liquid.scope.domain
@@ -200,7 +201,7 @@ def _inside(
     return chosen
 
 
-def lattice(liquid: Hybrid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
+def lattice(liquid: Liquid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
     """Places of particles that would fill Buckets, relative to the origin [m], shape [n, 3].
 
     Returns:
@@ -215,7 +216,7 @@ def lattice(liquid: Hybrid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
     return (whole + 0.5) * spacing, (whole + 0.5 + moved) * spacing
 
 
-def _uniforms(whole: NDArray[np.int64], liquid: Hybrid) -> Array:
+def _uniforms(whole: NDArray[np.int64], liquid: Liquid) -> Array:
     """Three numbers from 0 to 1 for each place of the lattice, shape [n, 3]."""
     from loki_core.kernels.emission import fill_uniforms
     from loki_core.kernels.random import random_key

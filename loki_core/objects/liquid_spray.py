@@ -27,6 +27,7 @@ from loki_core.data.accessors import Access, ChannelData
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.lagrangian_step import solve_implicit
 from loki_core.kernels.liquid_exposure import find_exposure
+from loki_core.objects.capabilities import Immersed
 from loki_core.objects.object import Object
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 BALL = 4.0 / 3.0 * np.pi
 
 
-class LiquidSpray(Object):
+class LiquidSpray(Object, Immersed):
     """The exposed particles of one liquid; its Tasks are the liquid's.
 
     Attributes:

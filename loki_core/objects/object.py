@@ -9,7 +9,7 @@ only those.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -48,6 +48,14 @@ class Scope:
     others: Mapping[str, Any] = field(default_factory=dict)
     solids: Any = None
     absent: Mapping[str, Any] = field(default_factory=dict)
+
+    def offering(self, capability: Any) -> list[Any]:
+        """The Objects in reach that have a capability (`objects/capabilities.py`)."""
+        return [item for item in self.objects if isinstance(item, capability)]
+
+    def narrowed(self, capability: Any) -> Scope:
+        """The same with those Objects alone in reach."""
+        return replace(self, objects=self.offering(capability))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -130,6 +138,10 @@ class Object(TaskOwner):
         """Set a channel from an array over all elements, ordered by id. Collective."""
         raise InputError(f'{self.path} has no channel "{channel}" to write')
 
+    def account_document(self) -> dict[str, float] | None:
+        """Where its volume came from and went [m^3], if it keeps an account. Collective."""
+        return None
+
     def occupied_buckets(self) -> NDArray[np.int32]:
         """Lattice coordinates of the Buckets that the Object is in here; any rank may own them."""
         parts = [holder.buckets.local_coords for holder in self.data.values()]
@@ -139,7 +151,7 @@ class Object(TaskOwner):
 
     def points_in(self, fluid: Any) -> Object | None:
         """What of this Object meets a fluid point by point, as an Object with particles, if any."""
-        return self if "particles" in self.data else None
+        return None
 
     def drag_shares(self) -> NDArray[np.float64] | None:
         """How much of its drag each point has, shape [n]; None for all of it."""

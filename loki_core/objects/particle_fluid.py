@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.behavior import Behavior, parameter
+from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.data.mesh import Mesh
 from loki_core.kernels.density_constraint import (
@@ -26,7 +26,9 @@ from loki_core.kernels.density_constraint import (
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.particle_velocities import farthest_apart
 from loki_core.kernels.smoothing import prototype
+from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_core.objects.particle_matter import ParticleMatter
 from loki_core.objects.particle_state import sort_moved
 from loki_core.objects.particle_walls import ParticleWalls
 from loki_core.operators.operator import Operator
@@ -51,10 +53,8 @@ LEAST_SKIN, LARGEST_SKIN = 0.04, 0.08
 WIDER, NARROWER = 1.3, 0.98
 
 
-class FluidBehavior(Behavior, kind="operator", abstract=True, exclusive=True):
+class FluidBehavior(ParticleMatter, abstract=True):
     """What all of them can be told."""
-
-    shapes_objects = True
 
     support: float = parameter(
         2.0, minimum=1.6, maximum=4.0, doc="Reach of a particle's kernel, in spacings."
@@ -69,7 +69,7 @@ class FluidBehavior(Behavior, kind="operator", abstract=True, exclusive=True):
     )
 
 
-class ParticleFluid(Operator):
+class ParticleFluid(Operator[LooseParticles]):
     """Base of these Operators.
 
     Attributes:
@@ -85,11 +85,6 @@ class ParticleFluid(Operator):
         self.skin = LEAST_SKIN
         target.derive_channel("pressure")
         target.derive_channel("density_ratio")
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Particles can be a fluid."""
-        return hasattr(item, "derive_channel")
 
     def state(self) -> dict[str, Any]:
         """How far lists reach, by which sums are rounded otherwise."""

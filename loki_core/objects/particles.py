@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.data.body import Body
 from loki_core.data.channels import motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
@@ -37,6 +38,7 @@ from loki_core.kernels.lagrangian_step import (
     solve_implicit,
 )
 from loki_core.kernels.random import random_key
+from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.joinable import Joinable
 from loki_core.objects.neighbour_search import NEIGHBOUR_CHANNELS
 from loki_core.objects.object import Scope
@@ -154,7 +156,7 @@ class ParticleObject(Behavior, kind="object"):
         return [Particles(self, scope)]
 
 
-class Particles(Joinable):
+class Particles(Joinable, LooseParticles):
     """The particles of one Particle Object.
 
     Attributes:
@@ -191,25 +193,14 @@ class Particles(Joinable):
 
     def become_fluid(self, fluid: Any) -> None:
         """Let an Operator make a liquid of the particles; what Forces leave is not kept."""
-        self._refuse_both(fluid)
         self.fluid = fluid
         for name in ("force", "start_velocity", "change"):
             self.particles.channels[name].is_scratch = True
 
     def become_droplets(self, collisions: Any) -> None:
         """Let an Operator collide the particles as droplets, in double precision."""
-        self._refuse_both(collisions)
         self.droplets = collisions
         self.particles.store_as(np.float64)
-
-    def _refuse_both(self, newcomer: Any) -> None:
-        first = self.fluid or self.droplets
-        if first is not None:
-            raise InputError(
-                f"{self.path}: {type(first.behavior).__name__} and "
-                f"{type(newcomer.behavior).__name__} cannot act on the same particles, which are a "
-                "liquid or single droplets: give each its own Group and Particle Object"
-            )
 
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""
@@ -274,11 +265,9 @@ class Particles(Joinable):
             return
         stream = self.scope.inputs[self.behavior.input]
         label = f'{self.path}: input "{self.behavior.input}"'
-        if not hasattr(stream, "positions"):
+        if not isinstance(stream, Mesh):
             raise InputError(f"{label} is a {type(stream).__name__}; points or a mesh are expected")
-        if self.fluid is not None and (
-            isinstance(stream, Surface) or hasattr(stream, "tetrahedra")
-        ):
+        if self.fluid is not None and isinstance(stream, (Surface, Body)):
             stream = self._fill(stream, label)
         self.details = dict(stream.channels["detail"].items())
         self._add_user_channels(stream, label)

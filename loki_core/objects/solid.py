@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from loki_core.data.body_particles import BodyParticles
 from loki_core.kernels.lagrangian_step import first_bad_row
+from loki_core.objects.capabilities import Bodies
 from loki_core.objects.joinable import Joinable
 from loki_core.pipeline.task import Weights
 
 Int64 = NDArray[np.int64]
 
 
-class Solid(Joinable):
+class Solid(Joinable, Bodies):
     """Particles that belong to bodies; what else has unknowns comes in subclasses."""
 
     kept_by = "body"

@@ -36,6 +36,7 @@ from loki_core.kernels.mac_grid import (
     let_ambient_faces_flow,
     reset_cells,
 )
+from loki_core.objects.capabilities import Gas
 from loki_core.objects.fluid import Fluid
 from loki_core.objects.object import Scope
 from loki_core.objects.surroundings import Surroundings
@@ -56,6 +57,8 @@ OWN_CHANNELS = (
     "pressure",
     "open_fraction",
     "solid_velocity",
+    "solid_grip",
+    "solid_distance",
     "kind",
     "force",
     "drag",
@@ -166,7 +169,7 @@ class VolumeObject(Behavior, kind="object"):
         return [Volume(self, scope)]
 
 
-class Volume(Fluid):
+class Volume(Fluid, Gas):
     """The gas of one Volume Object.
 
     Attributes:
@@ -192,6 +195,17 @@ class Volume(Fluid):
         """Wind."""
         wind: tuple[float, float, float] = self.settings.ambient_velocity
         return wind
+
+    @property
+    def ambient_temperature(self) -> float:
+        """Of the air around [K]."""
+        return float(self.settings.ambient_temperature)
+
+    @property
+    def ambient_density(self) -> float:
+        """Of the air around [kg/m^3]; as heavy as the gas unless it is given."""
+        given = self.settings.ambient_density
+        return float(self.settings.density if given is None else given)
 
     @property
     def materials(self) -> tuple[str, ...]:
@@ -376,8 +390,7 @@ class Volume(Fluid):
 
         Solids that hold the gas keep their own velocity.
         """
-        held = ("no_slip", "auto") if self.viscous else ("no_slip",)
-        if self.colliders and all(collider.slip in held for collider in self.colliders):
+        if self.colliders and not self.some_slip:
             names = [name for name in names if self.volume.channel(name).location == "cell"]
         if self.colliders and names:
             from loki_core.objects.extension import extend
@@ -387,8 +400,7 @@ class Volume(Fluid):
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """What uniform forces do beyond the ambient air's hydrostatic pressure [m/s^2]."""
         total = super().uniform_acceleration()
-        ambient, density = self.settings.ambient_density, float(self.settings.density)
-        return total * (1.0 - (density if ambient is None else float(ambient)) / density)
+        return total * (1.0 - self.ambient_density / float(self.settings.density))
 
     @task(Stage.ADVECT_VOLUMES, reads=("volume.velocity", "volume.kind"), halo=1)
     def advect_channels(self, access: Access, step: Step) -> None:

@@ -58,7 +58,11 @@ def classify(item: Fluid, surroundings: Surroundings) -> None:
 
         # Solids write it on the faces that they touch now, not where they were before.
         volume.local("solid_velocity")[:] = 0.0
-        item.cut_faces = add_solids(volume, item.colliders)
+        volume.local("solid_grip")[:] = 0
+        if "solid_distance" in volume.channels:
+            volume.local("solid_distance")[:] = volume.channel("solid_distance").background[0]
+        grips = [item.grip_of(collider) for collider in item.colliders]
+        item.cut_faces = add_solids(volume, item.colliders, grips=grips)
 
 
 def hold_walls(item: Fluid, surroundings: Surroundings, faces: Array) -> None:

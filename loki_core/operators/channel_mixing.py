@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
+from loki_core.objects.capabilities import Liquid
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -44,15 +45,10 @@ class ChannelMixing(Behavior, kind="operator"):
     diffusivity: float = parameter(1.0e-4, unit="m^2/s", minimum=0.0, doc="How fast they do, D.")
 
 
-class ChannelMixingAction(Operator, behavior=ChannelMixing):
+class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
     """Mixes channels of one liquid."""
 
     cost = 0.2
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Only on liquids."""
-        return hasattr(item, "liquid_sources")
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

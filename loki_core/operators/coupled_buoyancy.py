@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.objects.boundary import Boundary
+from loki_core.objects.capabilities import Faces, Gas, Immersed
 from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
 from loki_core.operators.operator import Operator
@@ -53,12 +54,11 @@ class CoupledBuoyancyOperator(Behavior, kind="operator"):
         """Make an Action for everything that has points, with every fluid of the Group."""
         if self.direction == "off":
             return []
-        fluids = [item for item in scope.objects if hasattr(item, "face_mass")]
-        solids = [item for item in scope.objects if "particles" in item.data and item not in fluids]
+        fluids, solids = scope.offering(Faces), scope.offering(Immersed)
         return [CoupledBuoyancyAction(self, solid, fluid) for solid in solids for fluid in fluids]
 
 
-class CoupledBuoyancyAction(Operator):
+class CoupledBuoyancyAction(Operator[Immersed]):
     """Shared pressure of the points of one Object and the gas of another.
 
     Attributes:
@@ -67,7 +67,9 @@ class CoupledBuoyancyAction(Operator):
         exchange: What was exchanged so far.
     """
 
-    def __init__(self, behavior: Any, target: Any, fluid: Any) -> None:
+    exchange: Exchange
+
+    def __init__(self, behavior: Any, target: Immersed, fluid: Faces) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
         self.exchange = Exchange(target.scope.domain.comm, measures_fluid=False)
@@ -111,12 +113,11 @@ class CoupledBuoyancyAction(Operator):
     )
     def lift(self, access: Access, step: Step) -> None:
         """Add the weight of the displaced ambient air, upwards, or the push of a liquid so far."""
-        if self.fluid.is_liquid:
+        if not isinstance(self.fluid, Gas):
             self.boundary.refresh(step)
             self._lift = self._push(step.dt) / step.dt
         else:
-            ambient = self.fluid.settings.ambient_density
-            density = float(self.fluid.settings.density if ambient is None else ambient)
+            density = self.fluid.ambient_density
             total = np.zeros(3)
             for acceleration in self.fluid.uniform_forces:
                 total += acceleration()

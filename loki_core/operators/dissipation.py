@@ -1,4 +1,4 @@
-"""Dissipation Operator: channels of a volume fade towards their background.
+"""Dissipation Operator: channels of a gas fade towards their background.
 
     dc/dt = -w rate (c - c0),     c(t + dt) = c0 + (c(t) - c0) exp(-w rate dt)
 
@@ -9,6 +9,7 @@ that fades is an artist's control (matter is lost); heat that fades is Newton's 
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.jit import kernel, parallel_kernel, prange
+from loki_core.objects.capabilities import Gas
 from loki_core.objects.stream_on_voxels import StreamOnVoxels
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
@@ -27,7 +29,7 @@ KEPT = ("kind", "open_fraction", "solid_velocity", "force", "drag", "pressure", 
 
 
 class DissipationOperator(Behavior, kind="operator"):
-    """Let channels of the volumes in the Group fade away."""
+    """Let channels of the gases in the Group fade away."""
 
     channels: tuple[str, ...] = parameter(
         ("density",), doc="Channels that fade towards their background."
@@ -49,17 +51,12 @@ class DissipationOperator(Behavior, kind="operator"):
             raise SetupError(f"{place}.channels names a channel twice: {', '.join(self.channels)}")
 
 
-class DissipationAction(Operator, behavior=DissipationOperator):
+class DissipationAction(Operator[Gas], behavior=DissipationOperator):
     """Fades the named channels after the volume has moved."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._streams = StreamOnVoxels(type(behavior).__name__)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
 
     @task(Stage.SOLVE_SECONDARIES)
     def fade(self, access: Access, step: Step) -> None:
@@ -69,7 +66,7 @@ class DissipationAction(Operator, behavior=DissipationOperator):
         if exponent == 0.0:
             return
         volume = access.of("volume")
-        for name in self.behavior.channels:
+        for name in self._present():
             values = access[f"volume.{name}"]
             weight, step_of_weight = np.ones(1, values.dtype), 0
             if settings.mask is not None:
@@ -86,13 +83,23 @@ class DissipationAction(Operator, behavior=DissipationOperator):
             rows = values.reshape(values.shape[0] * values.shape[1], values.shape[2] ** 3)
             fade_rows(float(exponent), weight, step_of_weight, background, rows)
 
+    def has_channel(self, name: str) -> bool:
+        """Whether the gas has a channel."""
+        return name in self.target.volume.channels
+
+    def _present(self) -> list[str]:
+        """Which of the named channels this gas has; the others fade elsewhere."""
+        return [name for name in self.behavior.channels if self.has_channel(name)]
+
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Declare the named channels, which must be there by now."""
-        present = self.target.data["volume"].channels
+        """Declare the named channels, which must be there by now, in this gas or in another."""
+        present = self.target.volume.channels
         label = self.path or type(self.behavior).__name__
         for channel in self.behavior.channels:
+            if self.is_elsewhere(methodcaller("has_channel", channel)):
+                continue
             if channel not in present:
                 raise SetupError(
                     f'{label}.channels: {self.target.path} has no channel "{channel}"'
@@ -104,7 +111,7 @@ class DissipationAction(Operator, behavior=DissipationOperator):
                     "which cannot fade"
                 )
         # Fading twice is the same in either order, so it accumulates and does not write.
-        faded = tuple(f"volume.{channel}" for channel in self.behavior.channels)
+        faded = tuple(f"volume.{channel}" for channel in self._present())
         return super().declare(name, stage, replace(declaration, accumulates=faded))
 
 

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.grid_domain import FACES
 from loki_core.errors import SetupError
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, SLIP
 from loki_core.operators.operator import Operator
 
@@ -49,18 +50,13 @@ class DomainBoundary(Behavior, kind="operator"):
             raise SetupError(f"{place}.sides is empty; name one of {', '.join(SIDES)}, all")
 
 
-class DomainBoundaryAction(Operator, behavior=DomainBoundary):
+class DomainBoundaryAction(Operator[Faces], behavior=DomainBoundary):
     """Tells the Volume about its sides; it has no work of its own."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._check_box()
         target.boundaries.append(self)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Only volumes ask what sides do."""
-        return hasattr(item, "boundaries")
 
     def _check_box(self) -> None:
         domain = self.target.scope.domain

@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.behavior import Behavior, parameter
+from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import DivergenceError, LokiError
@@ -50,9 +50,10 @@ from loki_core.kernels.droplet_search import (
     choose_contacts,
     keep_unchanged,
 )
+from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.droplet_ghosts import DropletGhosts
 from loki_core.objects.droplet_rows import NONE, DropletRows
-from loki_core.objects.particles import Particles
+from loki_core.objects.particle_matter import ParticleMatter
 from loki_core.operators.operator import Operator
 from loki_core.parallel.comm import Communicator
 from loki_core.parallel.reduce import exact_sums
@@ -71,7 +72,7 @@ OUTCOMES = {
 }
 
 
-class BinaryDropletCollisions(Behavior, kind="operator", exclusive=True):
+class BinaryDropletCollisions(ParticleMatter):
     """Let droplets that meet coalesce, separate with satellites, or bounce."""
 
     surface_tension: float = parameter(
@@ -94,7 +95,7 @@ class BinaryDropletCollisions(Behavior, kind="operator", exclusive=True):
     )
 
 
-class DropletCollisionsAction(Operator, behavior=BinaryDropletCollisions):
+class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCollisions):
     """Collides the droplets of one Particle Object.
 
     Attributes:
@@ -117,11 +118,6 @@ class DropletCollisionsAction(Operator, behavior=BinaryDropletCollisions):
         self._ghosts: DropletGhosts | None = None
         self._search = ContactSearch()
         self._mixing: dict[str, int] = {}  # channels of the user that mix, and how wide they are
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Droplets are the particles of a Particle Object."""
-        return isinstance(item, Particles)
 
     def state(self) -> dict[str, Any]:
         return dict(self.account)

@@ -10,7 +10,9 @@ nothing of momentum, so it is off (strength 0) until someone asks for it (paper,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,15 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.errors import SetupError
+from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.objects.capabilities import Faces, Gas
 from loki_core.objects.stream_on_voxels import (
     StreamOnVoxels,
 )
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 
 
 class GuideOperator(Behavior, kind="operator"):
@@ -49,8 +52,12 @@ class GuideOperator(Behavior, kind="operator"):
     )
     mask_channel: str = parameter("mask", kind="channel", doc="Scalar channel of the mask stream.")
 
+    def create(self, scope: Any) -> list[Any]:
+        """Make one Action for each fluid; only a gas has scalars that it carries along."""
+        return super().create(scope if self.guided == "velocity" else scope.narrowed(Gas))
 
-class GuideAction(Operator, behavior=GuideOperator):
+
+class GuideAction(Operator[Faces], behavior=GuideOperator):
     """Adds the guiding force and its drag, or relaxes a scalar."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -60,15 +67,19 @@ class GuideAction(Operator, behavior=GuideOperator):
             target.need_force()
             target.need_drag()
 
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
-
     @property
     def guides_velocity(self) -> bool:
         """Whether the velocity is guided, and not a scalar channel."""
         return bool(self.behavior.guided == "velocity")
+
+    def has_guided(self) -> bool:
+        """Whether the target has the channel that is guided."""
+        return self.behavior.guided in self.target.volume.channels
+
+    def tasks(self) -> Iterator[Task]:
+        """None where the guided channel is that of another gas."""
+        if not self.is_elsewhere(methodcaller("has_guided")):
+            yield from super().tasks()
 
     @task(Stage.EVALUATE_FLUID_FORCES)
     def guide(self, access: Access, step: Step) -> None:
@@ -132,7 +143,13 @@ class GuideAction(Operator, behavior=GuideOperator):
             )
             return super().declare(name, stage, declaration)
         guided, label = self.behavior.guided, self.path or type(self.behavior).__name__
-        channel = self.target.data["volume"].channel(guided)
+        if not self.has_guided():
+            known = self.target.volume.channels
+            raise SetupError(
+                f'{label}.guided = "{guided}": {self.target.path} has no such channel'
+                f"{did_you_mean(guided, known)}"
+            )
+        channel = self.target.volume.channel(guided)
         if channel.location != "cell" or channel.components != 1 or channel.dtype.kind != "f":
             raise SetupError(
                 f'{label}.guided = "{guided}": that channel of {self.target.path} is neither the '

@@ -5,16 +5,21 @@ It is placed relative to the domain's origin, and placed anew when the stream gi
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.body import Body
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
+from loki_core.objects.capabilities import Points
 from loki_core.operators.operator import Operator
 
 Array = NDArray[Any]
+
+
+LiquidTarget = TypeVar("LiquidTarget", bound=Points)
 
 
 def no_faces() -> Surface:
@@ -22,17 +27,12 @@ def no_faces() -> Surface:
     return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int32))
 
 
-class LiquidMesh(Operator):
+class LiquidMesh(Operator[LiquidTarget]):
     """A mesh in one liquid."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._placed: tuple[Any, Any, Any] | None = None  # of a mesh, about an origin
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Only on liquids."""
-        return hasattr(item, "liquid_sources")
 
     @property
     def label(self) -> str:
@@ -50,7 +50,7 @@ class LiquidMesh(Operator):
             InputError: It is another type of stream.
         """
         mesh = self.target.scope.inputs[self.behavior.source]
-        if not isinstance(mesh, Surface) and not hasattr(mesh, "tetrahedra"):
+        if not isinstance(mesh, (Surface, Body)):
             raise InputError(f"{self.label} is a {type(mesh).__name__}; a closed mesh is expected")
         return mesh
 
@@ -67,12 +67,15 @@ class LiquidMesh(Operator):
         self._placed = (mesh, domain.origin.copy(), placed)
         return placed
 
-    def near(self, placed: Any) -> NDArray[np.bool_]:
-        """Which local particles are in Buckets that the mesh reaches, shape [n]."""
+    def near(self, placed: Any, margin: float) -> NDArray[np.bool_]:
+        """Which local particles are in Buckets that the mesh reaches, shape [n].
+
+        Args:
+            margin: How far outside places may lie that are moved at random [m].
+        """
         particles, size = self.target.particles, self.target.scope.domain.bucket_size
         corners = placed.tree.corners.reshape(-1, 3)
-        # Places that are moved at random may lie up to a voxel outside.
-        reach = self.reach + float(self.target.voxel_size)
+        reach = self.reach + margin
         lower = np.floor((corners.min(axis=0) - reach) / size)
         upper = np.floor((corners.max(axis=0) + reach) / size)
         coords = particles.buckets.local_coords
@@ -81,7 +84,7 @@ class LiquidMesh(Operator):
         return np.repeat(chosen, counts)
 
 
-class SourceMesh(LiquidMesh):
+class SourceMesh(LiquidMesh[LiquidTarget]):
     """A mesh that one liquid comes out of.
 
     Attributes:

@@ -12,6 +12,7 @@ import numpy as np
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
+from loki_core.objects.capabilities import Liquid
 from loki_core.operators.liquid_mesh import LiquidMesh, no_faces
 
 
@@ -37,7 +38,7 @@ class LiquidSink(Behavior, kind="operator"):
         return super().create(scope) + [ParticleFluidSink(self, item) for item in fluids]
 
 
-class LiquidSinkAction(LiquidMesh, behavior=LiquidSink):
+class LiquidSinkAction(LiquidMesh[Liquid], behavior=LiquidSink):
     """Empties one liquid in the sink."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -49,7 +50,7 @@ class LiquidSinkAction(LiquidMesh, behavior=LiquidSink):
         target, particles, placed = self.target, self.target.particles, self.placed()
         if placed.is_empty:  # and has neither an inside nor an outside
             return
-        rows = np.flatnonzero(self.near(placed))
+        rows = np.flatnonzero(self.near(placed, float(target.voxel_size)))
         position = particles.local("position")[rows].astype(np.float64)
         inside = np.zeros(particles.count, bool)
         inside[rows[placed.winding(position) > 0.5]] = True

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
+from loki_core.objects.capabilities import Liquid
 from loki_core.operators.liquid_mesh import SourceMesh, no_faces
 from loki_core.pipeline.task import Step
 
@@ -76,7 +77,7 @@ class LiquidSource(Behavior, kind="operator"):
         return super().create(scope) + [ParticleFluidSource(self, item) for item in fluids]
 
 
-class LiquidSourceAction(SourceMesh, behavior=LiquidSource):
+class LiquidSourceAction(SourceMesh[Liquid], behavior=LiquidSource):
     """Fills one liquid from the source."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -130,7 +131,7 @@ class LiquidSourceAction(SourceMesh, behavior=LiquidSource):
         if not len(place):
             return np.empty(0, bool), 0
         size, spacing = target.voxel_size, target.voxel_size * np.cbrt(target.particle_share)
-        position = target.particles.local("position")[self.near(placed)]
+        position = target.particles.local("position")[self.near(placed, float(target.voxel_size))]
         parts, held = _codes(place, spacing), _codes(position, spacing)
         taken = np.isin(parts, held)
         voxels, counts = np.unique(_codes(position, size), return_counts=True)

@@ -21,7 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.curves import Curves
 from loki_core.errors import InputError
-from loki_core.objects.solid import Solid
+from loki_core.objects.capabilities import Joints
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,
@@ -69,7 +69,7 @@ class MatchTarget(Behavior, kind="operator"):
     )
 
 
-class MatchTargetAction(Operator, behavior=MatchTarget):
+class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
     """Finds rest parameters in the first substep, when Forces are known.
 
     Attributes:
@@ -80,11 +80,6 @@ class MatchTargetAction(Operator, behavior=MatchTarget):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self.distances: list[float] = []
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Strands have points that a Curves stream has too."""
-        return isinstance(item, Solid) and "joints" in item.data
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

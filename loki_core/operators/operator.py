@@ -5,8 +5,8 @@ It writes its own Tasks, and conserves mass and momentum itself where they shoul
 
 from __future__ import annotations
 
-from loki_core.pipeline.action import Action
+from loki_core.pipeline.action import Action, Target
 
 
-class Operator(Action):
+class Operator(Action[Target]):
     """Base of all Operators."""

@@ -28,7 +28,8 @@ from loki_core.expressions.expression_behavior import (
     ExpressionBehavior,
     channel_kind,
 )
-from loki_core.pipeline.stages import USER_STAGES, Stage
+from loki_core.objects.capabilities import Points
+from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
 #: Channels that an expression must not change: the Object's own bookkeeping.
@@ -61,26 +62,20 @@ class ParticleExpression(ExpressionBehavior):
         return (detail or "float") in _NEW_CHANNEL_TYPES
 
 
-class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
+class ParticleExpressionAction(ExpressionAction[Points], behavior=ParticleExpression):
     """Runs the compiled snippet."""
 
     data_name = "particles"
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
-        particles = target.data["particles"]
-        if hasattr(target, "offer_channel"):
-            for name in names_in(behavior.expression):
-                target.offer_channel(name)
+        particles = target.particles
+        for name in names_in(behavior.expression):
+            target.offer_channel(name)
         for name, kind in behavior.channels_to_create():
             dtype, shape = _NEW_CHANNEL_TYPES[kind or "float"]
             dtype = particles.dtype if dtype is np.float32 else dtype
             particles.add_channel(name, dtype, shape)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Expressions run on whatever has particles."""
-        return "particles" in item.data
 
     def channel_types(self) -> dict[str, ChannelType]:
         """Return the kinds of the particles' channels."""
@@ -105,8 +100,8 @@ class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
         self._check_motion(arrays)
         if shift and "position" in checked.writes:
             access["particles.position"][:] = arrays["position"] - origin
-        if "position" in checked.writes and hasattr(self.target, "hold_inside"):
-            self.target.hold_inside()
+        if "position" in checked.writes:
+            self.target.were_moved()
 
     def _check_motion(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Refuse places and velocities that are not finite before anything is made of them."""
@@ -131,7 +126,7 @@ class ParticleExpressionAction(ExpressionAction, behavior=ParticleExpression):
             SetupError: It moves particles at a Stage at which they have to stay in their Buckets.
         """
         stage, declaration = super().declare(name, stage, declaration)
-        allowed = getattr(self.target, "stages_to_move", USER_STAGES)
+        allowed = self.target.stages_to_move
         if "particles.position" in declaration.writes and stage.name not in allowed:
             raise SetupError(
                 f"{self.path}.expression moves particles of {self.target.path} at {stage.name}, "

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.kernels.smoothing import prototype
+from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.mesh_to_particles import Nearest, channels_of
 from loki_core.objects.particle_filling import BALL, painted_radius, places_inside
 from loki_core.operators.liquid_mesh import LiquidMesh, SourceMesh
@@ -33,7 +34,7 @@ SAME = 1e-3  # spacings within which two places are the same
 
 def is_fluid(item: Any) -> bool:
     """Whether an Object is particles that are a fluid."""
-    return getattr(item, "fluid", None) is not None and hasattr(item, "derive_channel")
+    return isinstance(item, LooseParticles) and item.fluid is not None
 
 
 def is_in_box(placed: Any, position: Array, margin: float) -> NDArray[np.bool_]:
@@ -43,7 +44,7 @@ def is_in_box(placed: Any, position: Array, margin: float) -> NDArray[np.bool_]:
     return np.asarray(np.all((position >= lower) & (position <= upper), axis=1))
 
 
-class ParticleFluidSource(SourceMesh):
+class ParticleFluidSource(SourceMesh[LooseParticles]):
     """Fills one particle fluid from the source.
 
     Attributes:
@@ -204,7 +205,7 @@ class ParticleFluidSource(SourceMesh):
         self.former = np.asarray(state.get("former", self.former), np.float64).reshape(-1, 3)
 
 
-class ParticleFluidSink(LiquidMesh):
+class ParticleFluidSink(LiquidMesh[LooseParticles]):
     """Empties one particle fluid in the sink."""
 
     def __init__(self, behavior: Any, target: Any) -> None:

@@ -40,6 +40,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_matrices,
 )
 from loki_core.kernels.skyline import factor_bodies, solve_bodies
+from loki_core.objects.capabilities import Edges
 
 Float = NDArray[np.float64]
 
@@ -362,7 +363,7 @@ def to_start(target: Any) -> None:
     particles = target.particles
     places = target.particle_dof[:, None] + np.arange(3)
     change[places] = particles.local("start_position") - particles.local("position")
-    if hasattr(target, "edge_dof"):
+    if isinstance(target, Edges):
         edges = target.edges
         change[target.edge_dof] = edges.local("start_angle") - edges.local("angle")
     target.displace(change, 1.0, 1.0)

@@ -37,9 +37,7 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
     Returns:
         How many were stiffened, the largest factor, and how many no factor helps.
     """
-    terms = [
-        term for term in problem.terms if term.adjustable and hasattr(term.constraint, "stiffen")
-    ]
+    terms = [term for term in problem.terms if term.adjustable and term.constraint.can_stiffen]
     bodies = len(problem.target.body_start) - 1
     if not terms or bodies == 0:
         return 0, 1.0, 0

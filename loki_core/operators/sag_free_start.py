@@ -16,7 +16,7 @@ from typing import Any
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
-from loki_core.objects.solid import Solid
+from loki_core.objects.capabilities import Bodies, Joints
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,
@@ -50,7 +50,7 @@ class SagFreeStart(Behavior, kind="operator"):
     )
 
 
-class SagFreeStartAction(Operator, behavior=SagFreeStart):
+class SagFreeStartAction(Operator[Bodies], behavior=SagFreeStart):
     """Finds rest parameters in the first substep, when Forces are known.
 
     Attributes:
@@ -60,11 +60,6 @@ class SagFreeStartAction(Operator, behavior=SagFreeStart):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self.largest_force = (0.0, 0.0)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Solids alone have Constraints with rest parameters."""
-        return isinstance(item, Solid)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -90,7 +85,7 @@ class SagFreeStartAction(Operator, behavior=SagFreeStart):
                 names=settings.constraints,
             )
             self.largest_force = problem.balance()
-            if settings.stabilize and "joints" in target.data:
+            if settings.stabilize and isinstance(target, Joints):
                 self._stabilize(problem)
         take_new_rest(target, before, step.dt)
 

@@ -11,7 +11,9 @@ Where the mask w is even, nothing is compressed: the discrete divergence of a is
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import replace
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -23,10 +25,11 @@ from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.curl_noise import CURL_RMS, WORD, accumulate_curl_noise
 from loki_core.kernels.face_points import fill_face_cells
 from loki_core.kernels.random import random_key
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.stream_on_voxels import StreamOnVoxels
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 
 #: Voxels that the smallest cell of the noise spans.
 FINEST = 2.0
@@ -60,7 +63,7 @@ class TurbulenceForce(Behavior, kind="force"):
     )
 
 
-class TurbulenceAction(Action, behavior=TurbulenceForce):
+class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
     """Adds the noise to the faces of a volume."""
 
     cost = 0.1
@@ -69,11 +72,6 @@ class TurbulenceAction(Action, behavior=TurbulenceForce):
         super().__init__(behavior, target)
         target.need_force()
         self._streams = StreamOnVoxels(type(behavior).__name__)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
 
     @task(Stage.EVALUATE_FLUID_FORCES, accumulates=("volume.force",))
     def stir(self, access: Access, step: Step) -> None:
@@ -158,14 +156,25 @@ class TurbulenceAction(Action, behavior=TurbulenceForce):
                 weight[:, axis] *= np.clip(mean, 0.0, 1.0).reshape(weight[:, axis].shape)
         return weight, 1
 
+    def has_mask(self) -> bool:
+        """Whether the target has the channel that masks the force, if any does."""
+        masked_by = self.behavior.masked_by
+        found = self.target.volume.channels.get(masked_by)
+        is_number = found is not None and found.location == "cell" and found.dtype.kind == "f"
+        return masked_by is None or is_number
+
+    def tasks(self) -> Iterator[Task]:
+        """None where the channel is that of another fluid: what is not there masks all of it."""
+        if not self.is_elsewhere(methodcaller("has_mask")):
+            yield from super().tasks()
+
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
         """Read the channel that masks the force, if any."""
-        masked_by, present = self.behavior.masked_by, self.target.data["volume"].channels
+        masked_by, present = self.behavior.masked_by, self.target.volume.channels
         if masked_by is not None:
-            found = present.get(masked_by)
-            if found is None or found.location != "cell" or found.dtype.kind != "f":
+            if not self.has_mask():
                 label = self.path or type(self.behavior).__name__
                 cells = [c for c, one in present.items() if one.location == "cell"]
                 raise SetupError(

@@ -29,6 +29,7 @@ from loki_core.data.mesh import merge
 from loki_core.data.voxel_field import VoxelField
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
+from loki_core.objects.capabilities import Gas
 from loki_core.objects.volume import OWN_CHANNELS
 from loki_core.objects.volume_input import cell_positions, in_parts
 from loki_core.objects.volume_topology import around_box
@@ -69,7 +70,7 @@ class VolumeEmission(Behavior, kind="operator"):
         return super().create(scope) if self.source is not None else []
 
 
-class VolumeEmissionAction(Operator, behavior=VolumeEmission):
+class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     """Writes the source's values into one Volume."""
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -91,11 +92,6 @@ class VolumeEmissionAction(Operator, behavior=VolumeEmission):
                 own = name in OWN_CHANNELS or name == "mask" or channel.components != 1
                 if not own:
                     target.add_material(name, float(channel.background))
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Emission is for volumes."""
-        return hasattr(item, "emissions")
 
     @property
     def source(self) -> Any:

@@ -36,6 +36,7 @@ from loki_core.expressions.expression_behavior import (
 from loki_core.kernels.jit import parallel_kernel, prange
 from loki_core.kernels.mac_grid import SOLID
 from loki_core.kernels.voxel_places import beside
+from loki_core.objects.capabilities import Faces, Gas
 from loki_core.objects.volume_input import cell_positions, in_parts
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -56,13 +57,17 @@ class VolumeExpression(ExpressionBehavior):
         (), doc='Channels that the gas shall carry too, as "name" or "name:background".'
     )
 
+    def create(self, scope: Any) -> list[Any]:
+        """Make one Action for each fluid; only a gas can carry new channels along."""
+        return super().create(scope.narrowed(Gas) if self.new_channels else scope)
+
     @classmethod
     def takes_detail(cls, detail: str) -> bool:
         """Return whether it is a number, or nothing."""
         return _is_number(detail or "0")
 
 
-class VolumeExpressionAction(ExpressionAction, behavior=VolumeExpression):
+class VolumeExpressionAction(ExpressionAction[Faces], behavior=VolumeExpression):
     """Runs the compiled snippet."""
 
     data_name = "volume"
@@ -71,11 +76,6 @@ class VolumeExpressionAction(ExpressionAction, behavior=VolumeExpression):
         super().__init__(behavior, target)
         for name, background in behavior.channels_to_create():
             target.add_material(name, float(background or 0.0))
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
 
     def channel_types(self) -> dict[str, ChannelType]:
         """Return the kinds of the cell channels, and of what is made of the faces."""

@@ -18,6 +18,7 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.vorticity import HALO, accumulate_confinement
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.stream_on_voxels import StreamOnVoxels
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
@@ -39,7 +40,7 @@ class VorticityConfinementOperator(Behavior, kind="operator"):
     mask_channel: str = parameter("mask", kind="channel", doc="Scalar channel of the mask stream.")
 
 
-class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator):
+class VorticityConfinementAction(Operator[Faces], behavior=VorticityConfinementOperator):
     """Adds the confinement force to the faces of a volume."""
 
     cost = 0.09
@@ -48,11 +49,6 @@ class VorticityConfinementAction(Operator, behavior=VorticityConfinementOperator
         super().__init__(behavior, target)
         target.need_force()
         self._streams = StreamOnVoxels(type(behavior).__name__)
-
-    @classmethod
-    def acts_on(cls, item: Any) -> bool:
-        """Return whether the Object is a volume that flows."""
-        return "volume" in item.data and "velocity" in item.data["volume"].channels
 
     @task(
         Stage.EVALUATE_FLUID_FORCES,

@@ -1,44 +1,70 @@
-"""Action: a deferred operation on one Object; the base of Forces, Constraints and Operators."""
+"""Action: a deferred operation on one Object; the base of Forces, Constraints and Operators.
+
+An Action says what it needs of its target by a capability, `Action[Gas]`; it acts on the Objects
+that have it (`objects/capabilities.py`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from numpy.typing import DTypeLike
 
 from loki_core.behavior import Behavior, register_action
 from loki_core.data.accessors import ChannelData, Declaration
+from loki_core.objects.capabilities import Capability
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import TaskOwner
 from loki_core.sparse_parameters import Resolved
 
+Target = TypeVar("Target", bound=Capability)
 
-class Action(TaskOwner):
+
+class Action(TaskOwner, Generic[Target]):
     """Base of all Actions.
 
     Class keywords:
         behavior: The Behavior class whose default `create` makes one of these per Object.
 
     Attributes:
+        capability: What the target has to have: the argument in the brackets after the base.
         settings: The Behavior with the values of the current time.
         target: The Object that is acted on.
+        peers: All Actions that its Behavior has made, itself included.
+        exchange: What a coupling has exchanged, where it is one.
     """
+
+    capability: ClassVar[Any] = object
+    exchange: Any = None
 
     def __init_subclass__(cls, *, behavior: type[Behavior] | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
+        cls.capability = _capability_of(cls)
         if behavior is not None:
             register_action(behavior, cls)
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: Any, target: Target) -> None:
         self.behavior = behavior
         self.settings = behavior
         self.target = target
+        self.peers: list[Any] = [self]
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Whether the Action has anything to do on this Object."""
-        return True
+        """Whether the Action has anything to do on this Object: what it needs is there."""
+        return isinstance(item, cls.capability)
+
+    def is_elsewhere(self, has: Callable[[Any], bool]) -> bool:
+        """Whether its target lacks what a peer's has, so that the Behavior acts there alone.
+
+        What no Object in reach has is no reason to be idle: it is a name that is wrong.
+
+        Args:
+            has: Whether the target of an Action has it.
+        """
+        return not has(self) and any(has(one) for one in self.peers)
 
     @property
     def data(self) -> dict[str, ChannelData]:
@@ -69,3 +95,17 @@ class Action(TaskOwner):
         return stage, replace(
             declaration, reads=tuple(dict.fromkeys((*declaration.reads, *painted)))
         )
+
+
+def _capability_of(cls: type[Action[Any]]) -> Any:
+    """The argument of the base that it derives from, or what that base needs itself."""
+    if "capability" in vars(cls):
+        return cls.capability
+    for base in vars(cls).get("__orig_bases__", ()):
+        origin = get_origin(base)
+        if isinstance(origin, type) and issubclass(origin, Action):
+            (wanted,) = get_args(base)
+            if isinstance(wanted, TypeVar):
+                wanted = wanted.__bound__
+            return object if wanted is Capability else wanted
+    return cls.capability

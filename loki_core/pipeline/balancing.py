@@ -81,7 +81,7 @@ class LoadBalancer:
         self,
         domain: GridDomain,
         objects: Mapping[str, Object],
-        actions: Iterable[Action],
+        actions: Iterable[Action[Any]],
         *,
         by_timings: bool,
     ) -> None:
@@ -93,7 +93,7 @@ class LoadBalancer:
         self._is_warm = False
         self._layouts: list[int] = []
         costs: dict[int, list[float]] = {id(item): [item.cost] for item in objects.values()}
-        self._elsewhere: dict[str, Action] = {}
+        self._elsewhere: dict[str, Action[Any]] = {}
         for action in actions:
             costs.get(id(action.target), []).append(action.cost)
             if type(action).weights is not TaskOwner.weights:

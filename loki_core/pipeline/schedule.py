@@ -119,7 +119,8 @@ def _conflict(stage: Stage, one: ScheduledTask, other: ScheduledTask, name: str)
     remedy = (
         "merge the two, or run one of them at another user-facing Stage"
         if stage.user_facing
-        else "move one of them to another developer-facing Stage (pipeline/stages.py)"
+        else "keep one of the two, or give each its own Group; whoever writes a Behavior can move "
+        "one of them to another developer-facing Stage (pipeline/stages.py)"
     )
     return ScheduleError(
         f'{other.label} and {one.label} both run at {stage.name} and touch "{name}", which one of '

@@ -92,7 +92,7 @@ class Solver:
         self.domain = make_domain(setup, self.inputs, self.comm)
         self.objects: dict[str, Object] = {}
         self._objects_of: dict[str, list[Object]] = {}  # by the Behavior's path
-        self.actions: dict[str, list[Action]] = {}
+        self.actions: dict[str, list[Action[Any]]] = {}
         self.inactive: list[Inactive] = []
         self.warnings: list[str] = []
         self._observers: dict[Stage, list[Observer]] = {}
@@ -419,16 +419,13 @@ class Solver:
             action.path: action.exchange.to_document()
             for some in self.actions.values()
             for action in some
-            if hasattr(action, "exchange")
+            if action.exchange is not None
         }
 
     def accounts(self) -> dict[str, dict[str, float]]:
         """Where the volume of every liquid came from and went, over all ranks [m^3]. Collective."""
-        return {
-            path: item.account_document()
-            for path, item in self.objects.items()
-            if hasattr(item, "account_document")
-        }
+        found = {path: item.account_document() for path, item in self.objects.items()}
+        return {path: document for path, document in found.items() if document is not None}
 
     # -- the whole state -------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
+from loki_core.objects.capabilities import MovedPoints
 from loki_core.objects.embedding import Embedding
 from loki_core.objects.object import Object
 from loki_core.operators.operator import Operator
@@ -30,7 +31,7 @@ class ChainObject(Behavior, kind="object"):
         return [Chain(self, scope)]
 
 
-class Chain(Object):
+class Chain(Object, MovedPoints):
     def __post_init__(self):
         super().__post_init__()
         self.particles = ParticleSystem(self.scope.domain, name=self.path, dtype=np.float64)

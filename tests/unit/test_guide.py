@@ -90,5 +90,5 @@ def test_bad_streams_are_refused():
         scene(scalar, strength=1.0).forces()
     with pytest.raises(SetupError, match=r'guided = "open_fraction"'):
         scene(stream(), guided="open_fraction")
-    with pytest.raises(InputError, match=r'no channel "densty".*did you mean "density"'):
+    with pytest.raises(SetupError, match=r'guided = "densty".*did you mean "density"'):
         scene(stream(), guided="densty")

@@ -251,7 +251,8 @@ def test_a_liquid_is_not_made_of_droplets_too():
         "t", lk.ParticleObject(name="P", input="p", radius=0.01), lk.PositionBasedFluid(),
         lk.BinaryDropletCollisions(),
     )  # fmt: skip
-    with pytest.raises(lk.InputError, match="P: PositionBasedFluid and BinaryDropletCollisions"):
+    both = "BinaryDropletCollisions and t/PositionBasedFluid both want t/P"
+    with pytest.raises(lk.SetupError, match=both):
         lk.Solver(setup, {"p": lk.Points(np.zeros((1, 3)))}).run(1)
 
 

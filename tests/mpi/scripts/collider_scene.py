@@ -13,6 +13,7 @@ import trimesh
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.surface import Surface
+from loki_core.objects.capabilities import Faces
 from loki_core.objects.collider import Collider, add_solids
 from loki_core.objects.object import Object
 from loki_core.parallel.comm import one_fails_all_fail, world
@@ -38,7 +39,7 @@ def define_air():
         def create(self, scope):
             return [StillAir(self, scope)]
 
-    class StillAir(Object):
+    class StillAir(Object, Faces):
         def __post_init__(self):
             super().__post_init__()
             self.volume = DiscreteVolume(self.scope.domain, name=self.path, dtype=self.scope.dtype)

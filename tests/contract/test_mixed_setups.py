@@ -1,0 +1,148 @@
+"""Every registered Behavior at the root of a Setup, above every kind of Object.
+
+It runs, or is refused in words by a SetupError: whatever the Objects are that it finds there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import loki_core as lk
+from loki_core.behavior import registry
+from loki_core.errors import SetupError
+from tests.mixed_setups import acting, built, equipped, inputs, objects, setup
+
+SCENES = {"bare": objects, "equipped": equipped}
+#: What cannot stand at the root together with another one, and is left out of the whole.
+RIVALS = ("MatchTarget", "PositionBasedFluid", "SmoothedParticleFluid")
+
+
+def attempt(groups, behaviors, *, frames: int) -> str:
+    """What a Setup was refused with, or an empty text; any other error is one of ours."""
+    try:
+        lk.Solver(setup(groups, behaviors), inputs()).run(frames)
+    except SetupError as error:
+        return str(error)
+    return ""
+
+
+def test_there_is_a_scene_of_every_kind_of_object():
+    kinds = {name for name, behavior in registry().items() if behavior.kind == "object"}
+    there = {type(one).__name__ for group in equipped().values() for one in group.children}
+    assert kinds <= there
+
+
+@pytest.mark.parametrize("scene", SCENES)
+@pytest.mark.parametrize("name", acting())
+def test_a_behavior_at_the_root_runs_above_all_objects(name, scene):
+    assert attempt(SCENES[scene]().values(), [built(name)], frames=1) == ""
+
+
+@pytest.mark.parametrize("kind", objects())
+def test_a_behavior_above_one_object_runs_or_is_refused_in_words(kind):
+    refused = {}
+    for name in acting():
+        refused[name] = attempt([objects()[kind]], [built(name)], frames=1)
+    # What is named is not there: an Object, or a channel of another kind of Object.
+    named = {"AttachmentConstraint", "LiquidSurface", "ParticleExpression", "TurbulenceForce"}
+    assert {name for name, text in refused.items() if text} <= named
+    for name, text in refused.items():
+        assert text == "" or name in text, text
+
+
+@pytest.mark.parametrize("first", acting())
+def test_two_behaviors_at_the_root_are_built_or_refused_in_words(first):
+    """Both orders are the same Setup, so each pair is built once; two of one class, too."""
+    names = acting()
+    for second in names[names.index(first) :]:
+        groups = {**objects(), "Hair": equipped()["Hair"]}  # with something to be changed at rest
+        text = attempt(groups.values(), [built(first), built(second)], frames=0)
+        assert text == "" or (first in text and second in text), text
+
+
+@pytest.mark.parametrize("scene", SCENES)
+def test_everything_stands_at_the_root_at_once(scene):
+    names = [name for name in acting() if name not in RIVALS]
+    whole = setup(SCENES[scene]().values(), [built(name) for name in names])
+    solver = lk.Solver(whole, inputs())
+    solver.run(1)
+    idle = {one.path.rstrip("0123456789") for one in solver.inactive}
+    # In the equipped scene the Groups have these themselves, and the nearest one counts.
+    assert idle <= ({"PressureMaterial"} if scene == "equipped" else set())
+    for path, item in solver.objects.items():
+        assert item.check_state() is None, path
+
+
+def test_smoke_rises_and_water_does_not_where_both_are_below_the_root():
+    groups = equipped()
+    hot = built("VolumeExpression", expression="temperature = 600.0", new_channels=())
+    behaviors = [lk.BuoyancyForce(), hot.replace(stage="INGEST")]
+    solver = lk.Solver(setup([groups["Gas"], groups["Liquid"]], behaviors), inputs())
+    before = solver.read("Liquid/Water", "position")
+    solver.run(1)
+    assert np.abs(solver.read("Gas/Air", "velocity")).max() == pytest.approx(0.0, abs=1e-3)
+    assert solver.read("Gas/Air", "pressure").max() > 0.1  # the lift, which the lid holds
+    np.testing.assert_array_equal(solver.read("Liquid/Water", "position"), before)
+
+
+def test_a_channel_fades_where_it_is_and_a_wrong_name_is_told():
+    air = lk.VolumeObject(voxel_size=1 / 8, region="box", channels=("density:1", "heat:2"))
+    dry = air.replace(channels=("density:1",))
+    groups = [lk.Group("A", air), lk.Group("B", dry), equipped()["Liquid"]]
+    behaviors = [lk.DissipationOperator(channels=("heat", "density"))]
+    solver = lk.Solver(setup(groups, behaviors), inputs())
+    solver.run(1)
+    assert {action.target.path for action in solver.actions["DissipationOperator0"]} == {
+        "A/VolumeObject", "B/VolumeObject",
+    }  # fmt: skip
+    wrong = [lk.DissipationOperator(channels=("densty",))]
+    with pytest.raises(SetupError, match='has no channel "densty"; did you mean "density"'):
+        lk.Solver(setup(groups, wrong), inputs())
+
+
+def test_an_expression_runs_where_its_channels_are():
+    groups = equipped()
+    snippet = built("ParticleExpression", expression="tint = lifetime + age")
+    behaviors = [snippet]
+    solver = lk.Solver(setup([groups["Hair"], groups["Balls"]], behaviors), inputs())
+    solver.run(1)
+    running = {one.owner.target.path for tasks in solver.schedule.values() for one in tasks
+               if one.owner.path.startswith("ParticleExpression")}  # fmt: skip
+    assert running == {"Balls/Balls"}
+    wrong = [built("ParticleExpression", expression="tint = agee")]
+    with pytest.raises(SetupError, match='unknown name "agee"'):
+        lk.Solver(setup([groups["Hair"], groups["Balls"]], wrong), inputs())
+
+
+def test_the_nearest_group_says_what_particles_are():
+    groups = equipped()
+    below = [groups["Positions"], groups["Drops"], groups["Balls"]]
+    solver = lk.Solver(setup(below, [lk.SmoothedParticleFluid()]), inputs())
+    matter = {path: item.fluid or item.droplets for path, item in solver.objects.items()}
+    assert {path: type(one.behavior).__name__ for path, one in matter.items()} == {
+        "Balls/Balls": "SmoothedParticleFluid",
+        "Drops/Drops": "BinaryDropletCollisions",
+        "Positions/Positions": "PositionBasedFluid",
+    }
+
+
+def test_actions_name_capabilities_and_objects_have_all_of_them():
+    """No Action asks for a class of Object, and none finds the empty body of a Protocol."""
+    from loki_core.behavior import _actions
+    from loki_core.objects import capabilities
+
+    known = {one for one in vars(capabilities).values() if isinstance(one, type)}
+    for behavior, action in _actions.items():
+        asked = set(getattr(action.capability, "__args__", (action.capability,)))
+        assert asked <= known | {object}, behavior
+    solver = lk.Solver(setup(equipped().values(), []), inputs())
+    seen = set()
+    for item in solver.objects.values():
+        family = type(item).__mro__
+        for capability in (one for one in family if one in known):
+            seen.add(capability.__name__)
+            for name in (n for n in vars(capability) if not n.startswith("_")):
+                holder = next(one for one in family if name in vars(one))
+                assert holder not in known, f"{family[0].__name__}.{name} is not defined"
+    assert {"Gas", "Liquid", "Joints", "LooseParticles", "Immersed"} <= seen
