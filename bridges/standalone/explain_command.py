@@ -112,15 +112,29 @@ def _schedule_lines(schedule: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _touches(task: dict[str, Any]) -> str:
-    parts = []
-    for word in ("reads", "writes", "accumulates"):
-        if task[word]:
-            parts.append(f"{word} {', '.join(name.partition('.')[2] for name in task[word])}")
+    parts = [f"{word} {_channels(task, word)}" for word in ("reads", "writes", "accumulates")
+             if task[word]]  # fmt: skip
     if task["layout"]:
-        parts.append(f"moves {', '.join(task['layout'])}")
+        parts.append(f"moves {', '.join(_shown(task, name) for name in task['layout'])}")
     if task["halo"]:
         parts.append(f"halo {task['halo']}")
+    if task["communicates"]:
+        parts.append("speaks to other ranks")
     return "; ".join(parts)
+
+
+def _channels(task: dict[str, Any], word: str) -> str:
+    """Channels by the data that have them: "particles (position, velocity), edges (length)"."""
+    by_data: dict[str, list[str]] = {}
+    for name in task[word]:
+        data, _, channel = name.partition(".")
+        by_data.setdefault(_shown(task, data), []).append(channel)
+    return ", ".join(f"{data} ({', '.join(channels)})" for data, channels in by_data.items())
+
+
+def _shown(task: dict[str, Any], data: str) -> str:
+    """Data by the name that says most: numbered ones are called as messages call them."""
+    return str(task["data"][data]) if data[-1].isdigit() else data
 
 
 def _parameter_lines(one: dict[str, Any]) -> Iterator[str]:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from loki_core.behavior import Behavior
+from loki_core.data.accessors import split_name
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import LokiError
@@ -78,26 +79,31 @@ def explain_schedule(solver: Solver) -> list[dict[str, Any]]:
             "loop": stage.loop,
             "user_facing": stage.user_facing,
             "doc": stage.doc,
-            "tasks": [_explain_task(one) for one in solver.schedule[stage]],
+            "tasks": [_explain_task(one, solver) for one in solver.schedule[stage]],
         }
         for stage in Stage
         if solver.schedule[stage]
     ]
 
 
-def _explain_task(one: ScheduledTask) -> dict[str, Any]:
-    declared = one.task.declaration
+def _explain_task(one: ScheduledTask, solver: Solver) -> dict[str, Any]:
+    declared, data = one.task.declaration, one.owner.task_data
+    # What a rank keeps for itself alone, such as distances around its bodies, moves without a word.
+    moves = any(data[name].domain is solver.domain for name in declared.layout)
+    touched = dict.fromkeys((*(split_name(name)[0] for name in declared.names()), *declared.layout))
     return {
         "behavior": one.owner.path,
         "task": one.task.name,
         "group": one.group,
         "kind": one.kind,
         "doc": one.task.doc,
-        "reads": list(declared.reads),
+        "data": {name: data[name].name for name in touched},
+        "reads": list(declared.all_reads),
         "writes": list(declared.writes),
         "accumulates": list(declared.accumulates),
         "halo": declared.halo,
         "layout": list(declared.layout),
+        "communicates": bool(declared.communicates or declared.halo or moves),
     }
 
 

@@ -37,7 +37,7 @@ from loki_core.constraints.attachment_emission import (
 )
 from loki_core.constraints.constraint import ConstraintBehavior
 from loki_core.constraints.joining import JoiningConstraint
-from loki_core.data.accessors import ChannelData, Declaration
+from loki_core.data.accessors import ChannelData, Declaration, split_name
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.attachments import (
     attachment_gradients,
@@ -56,6 +56,7 @@ Int64 = NDArray[np.int64]
 EMISSIONS = ("explicit", "closest", "within_range")
 NO_LENGTH = 1e-6  # of a Bucket: points that are nearer have no distance
 SIDES = ("source", "target")
+FRAME = ("tangent", "length", "reference", "angle")  # channels of edges that give one
 
 
 class AttachmentConstraint(ConstraintBehavior):
@@ -168,7 +169,6 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     components = 12
     rubbing = 3
-    reads = ("edges.tangent", "edges.length", "edges.reference", "edges.angle")
 
     def __init__(self, behavior: Any, source: Any, target: Any) -> None:
         self.items = (source, target)
@@ -176,6 +176,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             if item is not None:
                 item.join()
         super().__init__(behavior, source if source is not None else target)
+        self.reads = self._of_both("particles.position", *(f"edges.{name}" for name in FRAME))
+        self.stiffness_reads = (*self._of_both("particles.id", "edges.id"), *self.reads)
         self.hosts = tuple(
             None if item is not None else self._host(name)
             for item, name in zip(self.items, (behavior.source, behavior.target), strict=True)
@@ -213,13 +215,26 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add what is read of the other Object; of each what it has."""
+        """Add the group of particles that take part; that of curves is read off their input."""
         stage, declaration = super().declare(name, stage, declaration)
-        if name not in ("emit", "accumulate", "remember"):
-            return stage, declaration
-        more = tuple(f"other_{one}" for one in ("particles.position", *self.reads))
-        reads = [one for one in (*declaration.reads, *more) if one.partition(".")[0] in self.data]
-        return stage, replace(declaration, reads=tuple(reads))
+        if name == "emit":
+            groups = self._of_both("particles.attached")
+            more = [
+                one for one in groups if one.replace("particles.attached", "edges") not in self.data
+            ]
+            declaration = replace(declaration, reads=(*declaration.reads, *more))
+        return stage, declaration
+
+    def _of_both(self, *names: str) -> tuple[str, ...]:
+        """Channels of both Objects, of each those that it has."""
+        found = []
+        for prefix in ("", "other_"):
+            for name in names:
+                data_name, channel = split_name(name)
+                holder = self.data.get(prefix + data_name)
+                if holder is not None and channel in holder.channels:
+                    found.append(prefix + name)
+        return tuple(found)
 
     # -- emission --------------------------------------------------------------------------
 

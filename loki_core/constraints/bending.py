@@ -84,14 +84,14 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
     curved = (3, 7)
     reads = (
         "edges.tangent",
-        "edges.length",
         "edges.reference",
         "edges.angle",
         "joints.reference_twist",
         "joints.rest_strain",
-        "joints.rest_stiffening",
         "joints.length",
     )
+    gradient_reads = ("edges.length",)
+    stiffness_reads = ("particles.radius", "joints.rest_stiffening", "joints.length")
 
     can_stiffen = True
 
@@ -149,6 +149,10 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
         if step or rate[0] != 0.0:
             length = joints.local("length")
             value[:, 2] -= (rate[rods.joint_vertex] if step else rate[0]) * length
+
+    def stiffness_touches(self) -> tuple[str, ...]:
+        """The cross-section may be painted."""
+        return (*self.stiffness_reads, *self.target.painted("aspect"))
 
     def stiffness(self) -> tuple[Float, int]:
         """Return moduli times moments of area over the length of joints."""

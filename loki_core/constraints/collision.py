@@ -43,7 +43,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_elements,
     scatter_forces,
 )
-from loki_core.objects.body_collider import colliders_of
+from loki_core.objects.body_collider import colliders_of, field_reads, fields_of
 from loki_core.objects.capabilities import Edges, Unknowns
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -105,6 +105,7 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
 
     cost = 7.5  # with contacts on a part of the points
     components = 3
+    is_contact = True
     has_multipliers = False
     has_damping = False
     has_friction = False  # of Dahl's kind
@@ -125,18 +126,36 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """A repeated solve writes what solves write: memories and tensions."""
+        """Add the colliders, where contacts are found and measured, and what is remembered."""
         if name == "remember":  # friction of Dahl's kind, which contacts have not
             return stage, declaration
         stage, declaration = super().declare(name, stage, declaration)
-        if name != "correct":
-            return stage, declaration
+        reads = list(declaration.reads)
+        by_body = self.target.kept_by == "body"
+        if name == "emit" and by_body:
+            reads.append("particles.body")
+        if name == "find_contacts":
+            reads += [*self._memories, *(["particles.pinned"] if by_body else [])]
+        if name in ("find_contacts", "accumulate"):
+            reads += field_reads(self.target)
+        return stage, replace(declaration, reads=tuple(reads))
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Those of the target, and the colliders' fields."""
+        return super().task_data | fields_of(self.target)
+
+    @property
+    def _memories(self) -> tuple[str, ...]:
         data = self.target.data
-        written = [f"{place}.{MEMORY}" for place in data if MEMORY in data[place].channels]
-        for one in self.target.system.constraints:
-            if one.target is self.target and one.has_hessian and not one.joins_bodies:
-                written.append(f"edges.{one.tension_name}")
-        return stage, replace(declaration, writes=tuple(written))
+        return tuple(f"{place}.{MEMORY}" for place in data if MEMORY in data[place].channels)
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """Every solve tells what the next step should know."""
+        if name in ("solve", "respond"):
+            return Declaration(writes=self._memories)
+        searches = self.target.scope.settings.newton_iterations > 1
+        return Declaration(reads=("particles.position",) if name == "move" and searches else ())
 
     # -- elements --------------------------------------------------------------------------
 
@@ -168,12 +187,12 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
         whole: Float = self.target.particles.local("radius") + float(self.settings.thickness)
         return whole
 
-    @task(Stage.INGEST)
+    @task(Stage.INGEST, reads=("particles.radius",), communicates=True)
     def prepare(self, access: Access, step: Step) -> None:
         """Tell colliders how far contacts reach."""
         self._tell_reach()
 
-    @task(Stage.NUMBER_SOLIDS)
+    @task(Stage.NUMBER_SOLIDS, reads=("particles.radius",), communicates=True)
     def follow(self, access: Access, step: Step) -> None:
         """Tell them again where points may have come."""
         if self._told_at != self.target.particles.layout_version:
@@ -188,7 +207,15 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
 
     # -- detection -------------------------------------------------------------------------
 
-    @task(Stage.DETECT_CONTACTS, reads=("particles.position", "particles.start_position"))
+    @task(
+        Stage.DETECT_CONTACTS,
+        reads=(
+            "particles.position",
+            "particles.start_position",
+            "particles.radius",
+            "particles.mass",
+        ),
+    )
     def find_contacts(self, access: Access, step: Step) -> None:
         """Find the points that may touch a collider in this step."""
         sites, colliders = self.sites, colliders_of(self.target)
@@ -239,7 +266,7 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
             memory[~at_vertex] = data["edges"].local(MEMORY)[row[~at_vertex], place[~at_vertex]]
         return memory
 
-    def _keep(self) -> None:
+    def keep(self) -> None:
         """Write what the next step should know."""
         sites, site, data = self.sites, self.contacts.site, self.target.data
         age = np.where(self.normal_force > 0.0, np.minimum(self._age + 1.0, OLD), 0.0)
@@ -256,7 +283,7 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
 
     @task(
         Stage.EVALUATE_CONSTRAINTS,
-        reads=("particles.position", "particles.force", "particles.mass"),
+        reads=("particles.position", "particles.force"),
     )
     def accumulate(self, access: Access, step: Step) -> None:
         """Add contact forces and stiffness to the joint system."""
@@ -360,23 +387,15 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
             moved = np.einsum("nmd,nd->nm", self.gradient, change[self._dofs])
             self._gap_after = self._gap + moved[:, 0]
             self._slid_after = self._slid + np.einsum("nm,nma->na", moved[:, 1:], self._axes[:, 1:])
-        self._keep()
+        self.keep()
 
-    @task(Stage.RESPOND_TO_CONTACTS)
-    def correct(self, access: Access, step: Step) -> None:
-        """Solve again while contacts pull, or begin, or stick by more than friction can hold."""
-        system = self.target.system
-        for _ in range(int(self.settings.passes)):
-            if not system.comm.any(self._is_wrong()):
-                break
-            self._scatter(-1.0)
-            if self.contacts.count:
-                self._revise()
-            self._scatter(1.0)
-            system.solve(access, step)
-        self._keep()
+    @property
+    def passes(self) -> int:
+        """How often a solve may be corrected."""
+        return int(self.settings.passes)
 
-    def _is_wrong(self) -> bool:
+    def is_wrong(self) -> bool:
+        """Whether contacts pull, begin, or stick by more than friction can hold, on this rank."""
         if self.contacts.count == 0:
             return False
         enters = ~self.active & (self._gap_after < 0.0)
@@ -384,8 +403,14 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
         breaks = held > self._mu * self.normal_force * (1.0 + 1e-3)
         return bool(np.any(self._pulls | enters | breaks))
 
-    def _revise(self) -> None:
+    def revise(self) -> None:
         """Let go what pulls, hold what enters; friction goes by the forces of the last solve."""
+        self._scatter(-1.0)
+        if self.contacts.count:
+            self._reply()
+        self._scatter(1.0)
+
+    def _reply(self) -> None:
         self.active = (self.active & ~self._pulls) | (~self.active & (self._gap_after < 0.0))
         fresh = self._share / self._dt**2 * np.maximum(-self._gap_after, 0.0)
         self._pressure = np.where(self.normal_force > 0.0, self.normal_force, fresh)

@@ -109,12 +109,16 @@ class Constraint(Action[SolidTarget]):
     Class attributes, set by the author:
         components: M, the size of C.
         place: Name of the data whose rows elements lie on; what they remember is kept there.
-        reads: Channels that `evaluate` needs, "<data>.<channel>".
+        reads: Channels that `evaluate_only` needs, "<data>.<channel>"; positions, if not set.
+        gradient_reads: Channels that `evaluate` needs besides; none if that is all there is.
+        stiffness_reads: Channels that `stiffness` needs, and that finding elements does.
+        scatter_reads: Channels that `hessian`, `curvature` or a `scatter` of its own need.
         has_hessian: Whether `hessian` gives the second derivative of a C of one component that is
             semi-definite, as that of a length is.
         curved: Unknowns of an element for which `curvature` gives diagonal parts of it.
         joins_bodies: Whether elements reach over several bodies (`joining.py`).
         can_stiffen: Whether `stiffen` is there for those that would buckle.
+        is_contact: Whether it may want a solve to be repeated (`collision.py`).
 
     Attributes:
         elements: What it acts on, in the numbering of the joint system.
@@ -127,11 +131,15 @@ class Constraint(Action[SolidTarget]):
     capability = Bodies  # most ask for more, few for less
     components: ClassVar[int] = 1
     place: ClassVar[str] = "particles"
-    reads: tuple[str, ...] = ()
+    reads: tuple[str, ...] = ("particles.position",)
+    gradient_reads: tuple[str, ...] = ()
+    stiffness_reads: tuple[str, ...] = ()
+    scatter_reads: tuple[str, ...] = ()
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
     joins_bodies: ClassVar[bool] = False
     can_stiffen: ClassVar[bool] = False
+    is_contact: ClassVar[bool] = False
 
     elements: Elements
     value: Float
@@ -246,17 +254,53 @@ class Constraint(Action[SolidTarget]):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add what this Constraint reads, as far as the target has it."""
+        """Add what this Constraint reads, and what it adds to the joint system."""
         stage, declaration = super().declare(name, stage, declaration)
-        if name not in ("emit", "accumulate", "remember"):
-            return stage, declaration
-        reads = dict.fromkeys((*declaration.reads, "particles.position", *self.reads))
-        writes = declaration.writes
-        if name == "remember" and not self.joins_bodies:
-            holder = self.target.data[self.place]
-            holder.add_channel(self.memory_name, np.float64, (self.components,))
-            writes = (*writes, f"{self.place}.{self.memory_name}")
-        return stage, replace(declaration, reads=tuple(reads), writes=writes)
+        reads, writes = list(declaration.reads), declaration.writes
+        accumulates = declaration.accumulates
+        if name == "emit":
+            reads += [*self.stiffness_touches(), *(self.reads if self.has_damping else ())]
+        if name == "accumulate":
+            reads += [*self.reads, *self.gradient_reads, *self._kept_friction]
+            if not self.has_multipliers:
+                reads += self._scatter_touches
+                accumulates = (*accumulates, "solids.force", "solids.matrix")
+        if name == "remember" and self.has_friction:
+            reads += self.reads
+            writes = (*writes, *self._kept_friction)
+        kept = tuple(one for one in dict.fromkeys(reads) if one not in writes)
+        return stage, replace(declaration, reads=kept, writes=writes, accumulates=accumulates)
+
+    def stiffness_touches(self) -> tuple[str, ...]:
+        """`stiffness_reads`, and what only the instance knows."""
+        return self.stiffness_reads
+
+    @property
+    def _kept_friction(self) -> tuple[str, ...]:
+        """The channel of its memory, where there is friction to remember."""
+        if self.joins_bodies or not self.has_friction:
+            return ()
+        self.target.data[self.place].add_channel(self.memory_name, np.float64, (self.components,))
+        return (f"{self.place}.{self.memory_name}",)
+
+    @property
+    def tensions(self) -> tuple[str, ...]:
+        """The channel of the tension that the last solve balanced, where it is used."""
+        return (f"{self.place}.{self.tension_name}",) if self.has_hessian else ()
+
+    @property
+    def _scatter_touches(self) -> tuple[str, ...]:
+        return ("solids.fixed", *self.scatter_reads, *self.tensions)
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """What a Task of the joint system touches when it calls this Constraint."""
+        if name == "move" and self.target.scope.settings.newton_iterations > 1:
+            return Declaration(reads=(*self.reads, *self._kept_friction))
+        if name not in ("solve", "respond"):
+            return Declaration()
+        if not self.has_multipliers:
+            return Declaration(writes=self.tensions)
+        return Declaration((*self._scatter_touches, "solids.fixed_with_ghosts"), self.tensions)
 
     def tasks(self) -> Iterator[Task]:
         """Friction is remembered only where there is any."""

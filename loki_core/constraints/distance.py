@@ -48,7 +48,8 @@ class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
         super().__init__(behavior, target)
         further = self._channel_prefix.removeprefix("distance_constraint")  # of several: "_1"
         self.rest_name = f"rest_distance{further}"
-        self.reads = (f"edges.{self.rest_name}", "edges.tangent", "edges.length")
+        self.reads = (f"edges.{self.rest_name}", "edges.length")
+        self.gradient_reads = ("particles.position", "edges.rest_length")
         target.data["edges"].add_channel(self.rest_name, np.float64)
 
     def declare(

@@ -8,13 +8,14 @@ steps is kept in arrays over all elements, alike on every rank, so bodies may ch
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.constraints.constraint import Constraint, Elements, Float
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
 from loki_core.kernels.constraint_assembly import (
     comply,
@@ -78,6 +79,17 @@ class JoiningConstraint(Constraint[Unknowns]):
         return None
 
     # -- the Tasks -------------------------------------------------------------------------
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Values are gathered from all ranks wherever they are evaluated."""
+        stage, declaration = super().declare(name, stage, declaration)
+        return stage, replace(declaration, communicates=True)
+
+    @property
+    def _scatter_touches(self) -> tuple[str, ...]:
+        return ("solids.fixed_with_ghosts", *self.scatter_reads)
 
     @task(Stage.EMIT_CONSTRAINTS)
     def emit(self, access: Access, step: Step) -> None:

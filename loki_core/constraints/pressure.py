@@ -149,7 +149,8 @@ class PressureAction(Action[Faces], behavior=PressureMaterial):
             writes = (*declaration.writes, *self.target.moved_by_pressure())
             if "loose" in self.target.volume.channels:
                 writes = (*writes, "volume.loose")
-            declaration = replace(declaration, writes=writes)
+            reads = (*self.target.projection_reads(), *self.target.acted_reads())
+            declaration = replace(declaration, writes=writes, local_reads=reads)
         return stage, declaration
 
     def restore(self, state: dict[str, Any]) -> None:

@@ -42,10 +42,10 @@ def pressure_system(target: Any, mobility: Array | None) -> SparseSystem:
         mobility: Of faces with ghosts; None is 1.
     """
     volume, neighbours = target.volume, target.volume.buckets.neighbours
-    compliance = volume.channels.get("compliance")
+    compliance = volume.with_ghosts("compliance") if "compliance" in volume.channels else None
     kind, fraction = volume.with_ghosts("kind"), volume.with_ghosts("open_fraction")
     none = fraction[:1]
-    compliances = (none, 0) if compliance is None else (compliance.values, 1)
+    compliances = (none, 0) if compliance is None else (compliance, 1)
     mobilities = (none, 0) if mobility is None else (mobility, 1)
 
     def fill(starts: Array, columns: Array, data: Array) -> None:
@@ -87,12 +87,12 @@ def flux_into(target: Any, kind: Array | None, solid: Array | None) -> NDArray[n
     if solid is None:
         around = target.surroundings()
         normal = np.array([around.velocity[side, side // 2] for side in range(6)])
-        source = volume.channels.get("divergence")
+        source = volume.with_ghosts("divergence") if "divergence" in volume.channels else None
         if "solid_velocity" in volume.channels:
             volume.refresh("solid_velocity")
             solid = volume.with_ghosts("solid_velocity")
     solids = (velocity, 0) if solid is None else (solid.reshape(-1), 1)
-    sources = (velocity, 0) if source is None else (source.values.reshape(-1), 1)
+    sources = (velocity, 0) if source is None else (source.reshape(-1), 1)
     kind = volume.with_ghosts("kind") if kind is None else kind
     rhs = np.empty(buckets.local_count * r**3)
     negative_divergence(

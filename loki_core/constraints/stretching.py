@@ -45,7 +45,9 @@ class EdgeConstraint(Constraint[Edges]):
 
     components = 1
     place = "edges"
-    reads = ("edges.rest_length", "edges.tangent", "edges.length")
+    reads = ("edges.rest_length", "edges.length")
+    gradient_reads: tuple[str, ...] = ("particles.position",)
+    scatter_reads = ("edges.length",)
     has_hessian = True
 
     def find_elements(self) -> Elements:
@@ -100,6 +102,11 @@ class StretchingAction(EdgeConstraint, behavior=StretchingConstraint):
     """Adds the energy E A (|e| - l)^2 / (2 l)."""
 
     cost = 0.09
+    stiffness_reads = ("particles.radius", "edges.rest_length")
+
+    def stiffness_touches(self) -> tuple[str, ...]:
+        """The cross-section may be painted."""
+        return (*self.stiffness_reads, *self.target.painted("aspect"))
 
     def stiffness(self) -> tuple[Float, int]:
         rods, label = self.target, self.path

@@ -118,22 +118,33 @@ class ViscosityAction(Action[Faces], behavior=ViscosityMaterial):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add what solids do to the fluid, and what a liquid has."""
+        """Add drag, what solids do to the fluid, and what a liquid has."""
         stage, declaration = super().declare(name, stage, declaration)
+        has = self.target.volume.channels
+        local = ("volume.drag",) if "drag" in has else ()
+        declaration = replace(declaration, local_reads=local)
         if self.target.colliders:
             names = ("solid_grip", "solid_distance", "solid_velocity")
             solids = tuple(f"volume.{name}" for name in names)
             declaration = replace(declaration, reads=(*declaration.reads, *solids))
         if not self.target.is_liquid:
             return stage, declaration
-        reads = (f"volume.{name}" for name in ("face_weight", "filled", "room"))
+        reads = (f"volume.{name}" for name in ("face_weight", "filled", "loose", "room"))
         changed = ("former_velocity", "viscous_velocity", "pressure")
         writes = (f"volume.{name}" for name in changed)
         return stage, replace(
             declaration,
-            reads=(*declaration.reads, *reads, "particles.position"),
+            reads=(*declaration.reads, *reads),
+            local_reads=self._liquid_reads(),
             writes=(*declaration.writes, *writes, *self.target.moved_by_pressure()),
         )
+
+    def _liquid_reads(self) -> tuple[str, ...]:
+        """What a liquid's first projection reads, and faces of solids; places of painted ones."""
+        reads = dict.fromkeys(self.target.projection_reads())
+        if self._painted():
+            reads["particles.position"] = None
+        return tuple(one for one in reads if one != "volume.filled")  # which has ghosts, too
 
     def _solve_stress(self, step: Step) -> None:
         target, volume = self.target, self.target.volume

@@ -4,12 +4,14 @@ A Task declares what it touches as "<data>.<channel>" names. An `Access` hands i
 local elements, or, for reads with a halo, local elements and ghosts that were made current first.
 What was written has stale ghosts afterwards; what was accumulated on ghosts is returned to its
 owners.
+
+In tests the data themselves note what the Task touches (`data/task_notes.py`), so that a
+declaration that is not true is an error.
 """
 
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -61,6 +63,11 @@ class Declaration:
             interior work.
         layout: Data whose elements the Task adds, removes or moves between ranks.
         local_sums: Whether accumulations stay on local elements, though reads have a halo.
+        local_reads: Names that are read on local elements alone, though other reads have a halo,
+            or whose ghosts the Task makes current by itself.
+        communicates: Whether the Task speaks to other ranks by itself: a linear solve, a decision
+            of all ranks, a gather by ids. If it fails on one rank alone, others may wait for that
+            rank in the middle of the Task, so the failure ends them too.
     """
 
     reads: tuple[str, ...] = ()
@@ -71,10 +78,22 @@ class Declaration:
     overlap: bool = False
     layout: tuple[str, ...] = ()
     local_sums: bool = False
+    communicates: bool = False
+    local_reads: tuple[str, ...] = ()
 
     def names(self) -> Iterable[str]:
         """Every channel that is touched in any way."""
-        return (*self.reads, *self.writes, *self.accumulates)
+        return (*self.all_reads, *self.writes, *self.accumulates)
+
+    @property
+    def all_reads(self) -> tuple[str, ...]:
+        """Every channel that is read, with a halo or without."""
+        return (*self.reads, *self.local_reads)
+
+    def speaks(self, data: Mapping[str, Any]) -> bool:
+        """Whether other ranks may wait for this one inside the Task, which touches these data."""
+        moves = any(data[name].domain.comm.size > 1 for name in self.layout)
+        return bool(self.communicates or self.halo or moves)
 
 
 def split_name(name: str) -> tuple[str, str]:
@@ -99,9 +118,7 @@ class Access:
     data: Mapping[str, ChannelData]
     label: str
     _pending: dict[str, Pending] = field(default_factory=dict)
-    _checksums: dict[str, int] = field(default_factory=dict)
     _directories: dict[str, ParticleDirectory] = field(default_factory=dict)
-    _spoke: bool = False
 
     def __getitem__(self, name: str) -> Array:
         declared = self.declaration
@@ -147,16 +164,9 @@ class Access:
         touching[other.interior] = False
         return touching[rows]
 
-    @property
-    def communicates(self) -> bool:
-        """Whether the Task has spoken to other ranks, or may have."""
-        declared = self.declaration
-        return bool(declared.halo or declared.layout or self._spoke)
-
     def plan(self, data_name: str, ids: NDArray[np.int64]) -> GatherPlan:
         """Plan to gather from and scatter to any particles, by id. Collective."""
         particles = self.of(data_name)
-        self._spoke = True
         if not isinstance(particles, ParticleSystem):
             raise AccessError(f'"{self.label}": "{data_name}" has no ids to gather by')
         directory = self._directories.get(data_name)
@@ -166,7 +176,6 @@ class Access:
 
     def refresh(self, *names: str) -> None:
         """Make ghosts current inside a Task that iterates, such as a linear solve. Collective."""
-        self._spoke = True
         for name in names:
             self._check_declared(name)
             holder, channel = self._holder(name), split_name(name)[1]
@@ -193,8 +202,6 @@ class Access:
                 self._wait()
             for name in () if declared.local_sums else declared.accumulates:
                 self._holder(name).zero_ghosts(split_name(name)[1])
-        if checks_access():
-            self._checksums = dict(self._untouchable())
 
     def end(self) -> None:
         """Note what was written and bring accumulations home. Collective."""
@@ -206,8 +213,6 @@ class Access:
                 self._holder(name).mark_written(split_name(name)[1])
         for name in self.declaration.writes:
             self._holder(name).mark_written(split_name(name)[1])
-        if self._checksums:
-            self._compare_checksums()
 
     def _holder(self, name: str) -> ChannelData:
         data_name, _ = split_name(name)
@@ -219,25 +224,6 @@ class Access:
             pending.wait()
         self._pending.clear()
 
-    def _untouchable(self) -> Iterator[tuple[str, int]]:
-        """Checksums of all channels that the Task did not declare to change."""
-        declared = self.declaration
-        for data_name, holder in self.data.items():
-            if data_name in declared.layout:
-                continue
-            for channel in list(holder.channels):
-                name = f"{data_name}.{channel}"
-                if name not in declared.writes and name not in declared.accumulates:
-                    yield name, zlib.crc32(holder.local(channel).tobytes())
-
-    def _compare_checksums(self) -> None:
-        for name, checksum in self._untouchable():
-            if self._checksums.get(name, checksum) != checksum:
-                raise AccessError(
-                    f'"{name}" was changed in "{self.label}" but is not declared; '
-                    f"add it to the Task's writes or accumulates"
-                )
-
 
 def _by_data(names: Iterable[str]) -> dict[str, list[str]]:
     grouped: dict[str, list[str]] = {}
@@ -248,7 +234,7 @@ def _by_data(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def checks_access() -> bool:
-    """Whether Tasks are watched for undeclared writes (slow; the tests set LOKI_CHECK_ACCESS=1)."""
+    """Whether Tasks are held to what they declare (slow; the tests set LOKI_CHECK_ACCESS=1)."""
     return os.environ.get("LOKI_CHECK_ACCESS") == "1"
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from loki_core.data import notes
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import SetupError
@@ -34,6 +35,8 @@ class BodyParticles(ParticleSystem):
 
     def rebucketize(self) -> None:
         """Put particles in the order of their ids; where they are does not matter here."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         ids = self.local("id")
         if self._removed is not None or np.any(ids[1:] < ids[:-1]):
             keep = (
@@ -47,6 +50,8 @@ class BodyParticles(ParticleSystem):
 
     def settle(self, owners: NDArray[np.int64]) -> None:
         """Move particles to these ranks, shape [count]; whole bodies go together. Collective."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         comm = self.domain.comm
         if comm.any(bool(np.any(owners != comm.rank))):
             rows = [np.flatnonzero(owners == rank) for rank in range(comm.size)]

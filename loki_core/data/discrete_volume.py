@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from loki_core.data import notes
 from loki_core.data.bucket_set import BucketSet, Slabs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, SetupError, did_you_mean
@@ -84,6 +85,8 @@ class DiscreteVolume:
         self.buckets = BucketSet(domain, np.empty((0, 3), np.int32))
         #: Changes whenever Buckets change; plans made for an older one are void.
         self.layout_version = 0
+        if notes.running is not None:
+            notes.running.note_new(self)
 
     # -- channels --------------------------------------------------------------------------
 
@@ -164,14 +167,20 @@ class DiscreteVolume:
 
     def local(self, name: str) -> Array:
         """Local Buckets' values, shape [local, components, r, r, r]."""
+        if notes.running is not None:
+            notes.running.note_use(self, name)
         return self.channel(name).values[: self.buckets.local_count]
 
     def with_ghosts(self, name: str) -> Array:
         """Local and neighbouring Buckets' values; current only after `refresh`."""
+        if notes.running is not None:
+            notes.running.note_use(self, name)
         return self.channel(name).values
 
     def mark_written(self, name: str) -> None:
         """Note that local values changed, so that the ghosts elsewhere are stale."""
+        if notes.running is not None:
+            notes.running.note_write(self, name)
         self.channel(name).current_layers = 0
 
     def kept_channels(self) -> list[str]:
@@ -195,6 +204,8 @@ class DiscreteVolume:
         Returns:
             Whether anything changed on any rank.
         """
+        if notes.running is not None:
+            notes.running.note_layout(self)
         if levels is None:
             levels = np.zeros(len(coords), np.uint8)
         coords, levels = self._to_owners(coords, levels)
@@ -210,6 +221,8 @@ class DiscreteVolume:
 
     def rebalance(self) -> None:
         """Move Buckets and their values to the owners that the cuts name now. Collective."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         coords, levels = self.buckets.local_coords, self.buckets.local_levels
         self._old_coords, self._old_levels = coords, levels
         self._old_values = {name: self.local(name) for name in self.kept_channels()}
@@ -347,6 +360,8 @@ class DiscreteVolume:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Take a state back; it may come from another partition. Collective."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         coords = np.asarray(state["coords"], np.int32).reshape(-1, 3)
         levels = np.asarray(state["levels"], np.uint8)
         for name in self.kept_channels():

@@ -13,13 +13,15 @@ section 6).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from loki_core.data import notes
 from loki_core.data.bucket_set import BucketSet
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, LokiError, SetupError, did_you_mean
@@ -86,6 +88,8 @@ class ParticleSystem:
         self._tracked: NDArray[np.int32] = np.empty((0, 3), np.int32)
         self._removed: NDArray[np.bool_] | None = None
         self._ghosts_laid_out = True
+        if notes.running is not None:
+            notes.running.note_new(self)
         self.add_channel("id", np.int64, default=-1)
         self.add_channel("position", self.dtype, (3,))
 
@@ -123,6 +127,23 @@ class ParticleSystem:
         channel.values = np.empty((self.capacity, *channel.shape), channel.dtype)
         channel.values[: self.count + self.ghost_count] = channel.default
 
+    @contextmanager
+    def scratch(self, name: str, dtype: DTypeLike, shape: tuple[int, ...] = ()) -> Iterator[str]:
+        """Lend a channel for the length of a block, so that its ghosts can be exchanged.
+
+        Its values are not set. It gives the name, `name` after a "/", which no user could give.
+        """
+        own = f"scratch/{name}"
+        if own in self.channels:
+            raise SetupError(f'{self.name} has lent the channel "{own}" already')
+        dtype = np.dtype(dtype)
+        values = np.empty((self.capacity, *shape), dtype)
+        self.channels[own] = ParticleChannel(own, dtype, shape, 0, values, False, True)
+        try:
+            yield own
+        finally:
+            del self.channels[own]
+
     def release_scratch(self) -> None:
         """Free the storage of scratch channels, where nothing needs them in this substep."""
         for channel in self.channels.values():
@@ -152,14 +173,20 @@ class ParticleSystem:
 
     def local(self, name: str) -> Array:
         """Local particles' values, shape [count, ...]."""
+        if notes.running is not None:
+            notes.running.note_use(self, name)
         return self.channel(name).values[: self.count]
 
     def with_ghosts(self, name: str) -> Array:
         """Local and neighbouring particles' values; current only after `post_ghosts`."""
+        if notes.running is not None:
+            notes.running.note_use(self, name)
         return self.channel(name).values[: self.count + self.ghost_count]
 
     def mark_written(self, name: str) -> None:
         """Note that local values changed, so that the ghosts elsewhere are stale."""
+        if notes.running is not None:
+            notes.running.note_write(self, name)
         self.channel(name).ghosts_current = False
 
     # -- particles come and go -------------------------------------------------------------
@@ -172,6 +199,8 @@ class ParticleSystem:
                 origin [m].
             ids: Unique ids from `reserve_ids`, shape [n].
         """
+        if notes.running is not None:
+            notes.running.note_layout(self)
         new = len(ids)
         for name, given in values.items():
             expected = (new, *self.channel(name).shape)
@@ -199,6 +228,8 @@ class ParticleSystem:
 
     def remove(self, mask: NDArray[np.bool_]) -> None:
         """Mask local particles, shape [count]; they are gone after the next `rebucketize`."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         self._removed = mask.copy() if self._removed is None else self._removed | mask
 
     def kept(self) -> NDArray[np.bool_] | slice:
@@ -215,6 +246,8 @@ class ParticleSystem:
 
     def rebucketize(self) -> None:
         """Sort by Bucket, move particles to their owners, drop removed ones. Collective."""
+        if notes.running is not None:
+            notes.running.note_layout(self)
         self._drop_ghosts()
         self.wrap()
         comm = self.domain.comm

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
-from loki_core.objects.boundary import Boundary
+from loki_core.objects.boundary import POINTS, Boundary
 from loki_core.objects.capabilities import Faces, Immersed
 from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
@@ -99,6 +99,7 @@ class CoupledDragAction(Action[Immersed]):
         exchange: What was exchanged so far, on this rank.
     """
 
+    resolving = ("drag_solids",)
     exchange: Exchange
 
     def __init__(self, behavior: Any, target: Immersed, fluid: Faces) -> None:
@@ -133,33 +134,56 @@ class CoupledDragAction(Action[Immersed]):
     def data(self) -> dict[str, ChannelData]:
         return {"particles": self.target.data["particles"], "volume": self.fluid.volume}
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """All of the target, the fluid's faces, and the points in its Buckets."""
+        return super().task_data | {"points": self.boundary.points}
+
     def tasks(self) -> Any:
         """All of them, for the account; they touch what the direction lets them."""
         for one in super().tasks():
             yield self._completed(one)
 
     def _completed(self, one: Task) -> Task:
-        acts = self.drags_fluid if one.name in ("drag_fluid", "feed_back") else True
-        if one.name in ("drag_solids", "feed_back"):
-            acts = acts and self.drags_solids
-        declared = one.declaration if acts else replace(one.declaration, accumulates=())
-        return replace(one, declaration=declared)
+        """Leave out what the direction leaves alone, add what target and fluid are asked for."""
+        declared, target, accumulates = one.declaration, self.target, one.declaration.accumulates
+        reads = list(declared.reads)
+        if one.name == "drag_solids":
+            reads += [*target.reads_of("filaments", "drag_shares"), *self.fluid.met_reads()]
+            accumulates = accumulates if self.drags_solids else ()
+        if one.name == "drag_fluid":
+            reads += target.reads_of("held_points") if self.drags_solids else ()
+            accumulates = accumulates if self.drags_fluid else ()
+            reads += ["volume.velocity", *POINTS] if self.drags_fluid else []
+        if one.name == "feed_back":
+            reads += target.reads_of("held_points", "account")
+            if self.drags_fluid:
+                reads += ["volume.velocity", "volume.open_fraction", "particles.mass", *POINTS]
+            if self.drags_fluid and self.drags_solids:
+                reads += target.reads_of("push_points")
+                accumulates = target.pushed_channels()
+        return replace(
+            one,
+            declaration=replace(
+                declared, reads=tuple(dict.fromkeys(reads)), accumulates=accumulates
+            ),
+        )
 
     # -- the moments of a step -------------------------------------------------
 
     @task(
         Stage.EVALUATE_FORCES,
         reads=(
-            "particles.position",
             "particles.velocity",
             "particles.radius",
             "volume.velocity",
+            *POINTS,
         ),
         accumulates=("particles.force", "particles.jacobian"),
+        communicates=True,
     )
     def drag_solids(self, access: Access, step: Step) -> None:
         """Find the flow at the points and what it does to them."""
-        self.boundary.refresh(step)
         volume = self.fluid.volume
         volume.refresh("velocity", corners=True)
         self.faces = self.fluid.met_faces()
@@ -197,8 +221,9 @@ class CoupledDragAction(Action[Immersed]):
 
     @task(
         Stage.TRANSFER_SOLIDS_TO_GRID,
-        reads=("particles.velocity", "particles.mass", "volume.velocity"),
+        reads=("particles.velocity", "particles.mass"),
         accumulates=("volume.force", "volume.drag"),
+        communicates=True,
     )
     def drag_fluid(self, access: Access, step: Step) -> None:
         """Bring the reaction, and how it falls when the fluid gives way, to the faces."""
@@ -229,8 +254,7 @@ class CoupledDragAction(Action[Immersed]):
 
     @task(
         Stage.GRID_TO_PARTICLES,
-        reads=("volume.velocity", "volume.open_fraction", "particles.mass"),
-        accumulates=("particles.position", "particles.velocity"),  # impulses commute
+        communicates=True,  # what is touched depends on the direction; impulses commute
     )
     def feed_back(self, access: Access, step: Step) -> None:
         """Give the points what the fluid received beyond what they have; account for it all."""
@@ -298,4 +322,3 @@ class CoupledDragAction(Action[Immersed]):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.exchange.restore(state)
-        self.boundary.forget()

@@ -122,7 +122,7 @@ class Force(Action[MovedPoints | Faces]):
 
     @task(
         Stage.EVALUATE_FLUID_FORCES,
-        reads=("volume.velocity", "volume.open_fraction"),
+        reads=("volume.velocity",),
         accumulates=("volume.force",),
         halo=1,
         corners=True,

@@ -90,7 +90,7 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
         neighbours = volume.buckets.neighbours
         with volume.scratch("curvature", resolution=target.resolution) as curvature:
             self._find_curvature(access["volume.filled"], curvature)
-            nearness = target.grid.with_surface(np.ones_like(volume.local("velocity")))
+            nearness = target.grid.with_surface(np.ones_like(access["volume.force"]))
             add_surface_force(
                 access["volume.kind"], curvature.values, nearness, neighbours,
                 sigma * float(target.voxel_size), access["volume.force"],
@@ -114,7 +114,8 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
         stage, declaration = super().declare(name, stage, declaration)
         if name == "balance":
             writes = (*declaration.writes, *self.target.moved_by_pressure())
-            declaration = replace(declaration, writes=writes)
+            reads = self.target.projection_reads()
+            declaration = replace(declaration, writes=writes, local_reads=reads)
         return stage, declaration
 
     def _find_curvature(self, filled: Array, curvature: Any) -> None:

@@ -186,7 +186,7 @@ class _Advector:
     def _choose_halos(self, dt: float) -> None:
         """Halo of each Bucket: as far as its own traces go, and a bit."""
         speed = np.zeros(self.buckets.local_count, self.carrier.dtype)
-        kernels.fastest_component(self.carrier.values, speed)
+        kernels.fastest_component(self.volume.with_ghosts(self.velocity), speed)
         distance = np.minimum(speed.astype(np.float64) * abs(self.factor), 1e3)
         distance = np.where(np.isfinite(distance), distance, 1e3)
         # A trace starts on a face and reads half a voxel farther; velocities around are larger.
@@ -277,7 +277,7 @@ class _Advector:
         r, local = self.resolution, self.buckets.local_count
         mask = np.empty((local, len(self.locations), r * r), np.uint32)
         escaped = np.zeros(local, np.int64)
-        velocity = self.carrier.values
+        velocity = self.volume.with_ghosts(self.velocity)
         limits = 1 if phi is velocity else (2 if phi is source else 0)
         factor = way * self.factor
         kernels.advect_buckets(
@@ -431,9 +431,8 @@ class _Advector:
 
     def _together(self, channels: Sequence[VolumeChannel]) -> Array:
         """All components in one array; a channel alone is used where it lies."""
-        if len(channels) == 1:
-            return channels[0].values
-        return np.concatenate([channel.values for channel in channels], axis=1)
+        values = [self.volume.with_ghosts(channel.name) for channel in channels]
+        return values[0] if len(values) == 1 else np.concatenate(values, axis=1)
 
     def _scratch(
         self, name: str, channels: Sequence[VolumeChannel]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access
+from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.kernels.lagrangian_step import largest_speed
@@ -76,6 +77,16 @@ class BodyCollider(Operator[Unknowns]):
         return self._mesh.field
 
     @property
+    def volume(self) -> DiscreteVolume:
+        """Its voxels."""
+        return self._local().volume
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Those of the target, and the field."""
+        return super().task_data | {"collider": self.volume}
+
+    @property
     def speed(self) -> float:
         """How fast the solid's points are, at most [m/s]."""
         return self._local().speed
@@ -105,7 +116,11 @@ class BodyCollider(Operator[Unknowns]):
         """Keep the mesh of the start frame, from which the motion begins."""
         self._local().take_mesh(self.target.scope.settings.start_frame)
 
-    @task(Stage.UPDATE_COLLIDERS, reads=("particles.position",))
+    @task(
+        Stage.UPDATE_COLLIDERS,
+        reads=("particles.position", "particles.velocity"),
+        layout=("collider",),
+    )
     def measure(self, access: Access, step: Step) -> None:
         """Measure the distance to the mesh at the end of the substep."""
         mesh = self._local()
@@ -202,6 +217,17 @@ def colliders_of(target: Any) -> list[BodyCollider]:
     """The colliders that a solid meets; they enter themselves."""
     found: list[BodyCollider] = target.body_colliders
     return found
+
+
+def fields_of(target: Any) -> dict[str, DiscreteVolume]:
+    """Their voxels, by the names of Tasks that look at them."""
+    return {f"collider{n}": one.volume for n, one in enumerate(colliders_of(target))}
+
+
+def field_reads(target: Any) -> tuple[str, ...]:
+    """What a Task reads that samples them."""
+    fields = fields_of(target).items()
+    return tuple(f"{name}.{channel}" for name, one in fields for channel in one.channels)
 
 
 def alone(domain: GridDomain) -> GridDomain:

@@ -8,6 +8,7 @@ them; values travel to and fro by a plan that is made once per substep.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,12 @@ from loki_core.kernels.face_transfer import (
     list_reaching,
     points_to_faces,
 )
-from loki_core.pipeline.task import Step, Weights
+from loki_core.pipeline.task import Weights
 
 Array = NDArray[Any]
+
+#: What Tasks read of the points, which they name so, when they gather from faces and add to them.
+POINTS = ("points.position",)
 
 
 class Boundary:
@@ -43,7 +47,6 @@ class Boundary:
         self.points = ParticleSystem(carrier.domain, name=name, dtype=np.float64)
         self.points.add_channel("source_rank", np.int64)
         self.points.add_channel("source_row", np.int64)
-        self._taken_at: Any = None
         self._reaching: tuple[Array, Array] | None = None
         self._wet_faces: Array | None = None
         #: Part of each point that is in the fluid, along each axis, [n, 3]; None for all of it.
@@ -58,22 +61,6 @@ class Boundary:
             shared[id(target)] = cls(target.data["particles"], fluid.volume, name=name)
         return shared[id(target)]
 
-    def refresh(self, step: Step) -> None:
-        """Take the carrier's points as they are now, once in a Newton iteration. Collective."""
-        now = (step.substep, step.newton, step.dt)
-        if now != self._taken_at:
-            self._taken_at = now
-            self._take()
-
-    def is_of(self, step: Step) -> bool:
-        """Whether the points were taken in this substep, whatever the iteration."""
-        taken = self._taken_at
-        return taken is not None and (taken[0], taken[2]) == (step.substep, step.dt)
-
-    def forget(self) -> None:
-        """Take the points anew, whatever the step: the state was put back."""
-        self._taken_at = None
-
     def weights(self, cost: float) -> Weights:
         """What points weigh in the Buckets that they are in, and are worked on.
 
@@ -86,7 +73,11 @@ class Boundary:
         keys, counts = np.unique(domain.keys(places), return_counts=True)
         return keys, cost * counts.astype(np.float64)
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """Take the carrier's points as they are now. Collective.
+
+        The fluid does so in each Newton iteration, for all couplings.
+        """
         self._reaching = None
         points, comm = self.points, self.carrier.domain.comm
         points.count = points.ghost_count = 0
@@ -121,7 +112,7 @@ class Boundary:
         comm, shape = self.carrier.domain.comm, values.shape[1:]
         if comm.size == 1:
             brought = np.empty_like(values)
-            brought[self.points.local("source_row")] = values
+            brought[self._rows[0]] = values
             return brought
         parts = comm.all_to_all([values[chosen].reshape(-1) for chosen in self._chosen])
         brought = np.empty((self.carrier.count, *shape), values.dtype)
@@ -132,9 +123,8 @@ class Boundary:
     def send(self, name: str, values: Array) -> None:
         """Bring values of the carrier's rows [n, ...] to a channel of the points. Collective."""
         comm, shape = self.carrier.domain.comm, values.shape[1:]
-        self.points.add_channel(name, values.dtype, shape)
         if comm.size == 1:
-            np.take(values, self.points.local("source_row"), axis=0, out=self.points.local(name))
+            np.take(values, self._rows[0], axis=0, out=self.points.local(name))
             return
         parts = comm.all_to_all([values[rows].reshape(-1) for rows in self._rows])
         target = self.points.local(name)
@@ -219,20 +209,23 @@ class Boundary:
             pairs: Values, and the faces that they are added to.
         """
         points, volume = self.points, self.volume
-        names = ["first", "second", "third"][: len(pairs)]
-        for name, (given, _) in zip(names, pairs, strict=True):
-            self.send(name, given)
-            points.local(name)[self._outside] = 0.0  # they gather nothing either
-        position, *values = self.with_neighbours("position", *names)
-        if self._reaching is None:
-            self._reaching = self._find_reaching(position, pairs[0][1].shape[2])
-        faces = [target for _, target in pairs]
-        spare = 3 - len(pairs)
-        points_to_faces(
-            position, *values, *(values[:1] * spare), len(pairs), *self._reaching,
-            points.buckets.coords, volume.domain.bucket_size, volume.buckets.local,
-            self.point_buckets, *faces, *(faces[:1] * spare),
-        )  # fmt: skip
+        with ExitStack() as lent:
+            names = []
+            for number, (given, _) in enumerate(pairs):
+                room = points.scratch(f"splat{number}", given.dtype, given.shape[1:])
+                names.append(lent.enter_context(room))
+                self.send(names[-1], given)
+                points.local(names[-1])[self._outside] = 0.0  # they gather nothing either
+            position, *values = self.with_neighbours("position", *names)
+            if self._reaching is None:
+                self._reaching = self._find_reaching(position, pairs[0][1].shape[2])
+            faces = [target for _, target in pairs]
+            spare = 3 - len(pairs)
+            points_to_faces(
+                position, *values, *(values[:1] * spare), len(pairs), *self._reaching,
+                points.buckets.coords, volume.domain.bucket_size, volume.buckets.local,
+                self.point_buckets, *faces, *(faces[:1] * spare),
+            )  # fmt: skip
 
     def _find_reaching(self, position: Array, r: int) -> tuple[Array, Array]:
         """Which points of each Bucket reach the faces of each Bucket around it."""

@@ -16,13 +16,14 @@ the other edge: then a clamp is where the free part begins, to second order.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.body_particles import BodyParticles
 from loki_core.data.channels import check_values, motion_channels
 from loki_core.data.curves import Curves
@@ -40,6 +41,7 @@ from loki_core.kernels.rod_motion import (
 from loki_core.objects.capabilities import Joints
 from loki_core.objects.motion import Piece, motion_samples
 from loki_core.objects.object import Scope
+from loki_core.objects.point_channels import PointChannels
 from loki_core.objects.rod_clamps import goals, pin, start_goals, take_goals, turn_clamps
 from loki_core.objects.solid import Solid
 from loki_core.pipeline.stages import Stage
@@ -149,13 +151,21 @@ class Rods(Solid, Joints):
         joints: Rest strains and lengths of the places where two edges meet.
         offsets, edge_offsets, joint_offsets: First row of each local strand.
         closed: Which local strands are, uint8.
+        strands: Numbers of the local strands.
         edge_dof: Unknown of each edge's angle, from 0 in this Object.
     """
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Solid.coupling_reads,
+        "filaments": ("edges.tangent", "edges.rest_length"),
+        "point_volumes": ("particles.radius", "edges.tangent", "edges.rest_length"),
+    }
 
     offsets: Int64
     edge_offsets: Int64
     joint_offsets: Int64
     closed: NDArray[np.uint8]
+    strands: Int64
     edge_dof: Int64
 
     def __post_init__(self) -> None:
@@ -296,6 +306,7 @@ class Rods(Solid, Joints):
     def _find_strands(self) -> None:
         """Offsets of the local strands, after bodies came or went."""
         stream, bodies = self.topology, self.bodies()
+        self.strands = bodies
         sizes = np.diff(stream.offsets).astype(np.int64)[bodies]
         closed = self._closed_flags(stream)[bodies]
         self.closed = closed.astype(np.uint8)
@@ -328,7 +339,7 @@ class Rods(Solid, Joints):
         time: float | None = None,
     ) -> Resolved:
         """A parameter for every local vertex, now or at a time; strands may override it too."""
-        bodies = self.bodies()
+        bodies = self.strands
         primitive = {
             key: array[bodies] for key, array in self.topology.channels["primitive"].items()
         }
@@ -474,7 +485,47 @@ class Rods(Solid, Joints):
             return []  # which has come no way
         return motion_samples(stream, label=self._input_label)
 
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add what keeping lengths needs, where no line search does."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "begin" and self.scope.settings.newton_iterations == 1:
+            more = ("edges.rest_length", "particles.mass")
+            declaration = replace(declaration, reads=(*declaration.reads, *more))
+        if name == "begin":
+            painted = self.painted("twist")
+            declaration = replace(declaration, reads=(*declaration.reads, *painted))
+        return stage, declaration
+
+    def painted(self, name: str) -> tuple[str, ...]:
+        """Channels that override one of its own parameters, as Tasks declare them."""
+        present, names = self.vertex_channels(), channel_names(type(self.behavior), name)
+        candidates = (one for own in names for one in (own, f"{own}_scale"))
+        return tuple(f"particles.{one}" for one in candidates if one in present)
+
+    def reads_of(self, *methods: str) -> tuple[str, ...]:
+        """The cross-section may be painted."""
+        reads = super().reads_of(*methods)
+        return (*reads, *self.painted("aspect")) if "point_volumes" in methods else reads
+
     # -- unknowns --------------------------------------------------------------------------
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """Add the edges' angles, and the frames that go along."""
+        touched = super().joint_declaration(name)
+        if name == "number":
+            return Declaration()  # strands are known
+        if name == "reset":
+            return replace(touched, reads=(*touched.reads, "edges.pinned"))
+        if name != "move":
+            return touched
+        edges = ("angle", "angular_velocity", "tangent", "length", "reference")
+        writes = (*(f"edges.{one}" for one in edges), "joints.reference_twist")
+        more: tuple[str, ...] = ("edges.rest_length", "particles.mass", "particles.pinned")
+        if touched.reads:  # a line search weighs what moves
+            more = ("edges.inertia", "edges.start_angular_velocity")
+        return Declaration((*touched.reads, *more), (*touched.writes, *writes))
 
     def number(self) -> int:
         """Interleave positions and angles along each strand."""
@@ -556,7 +607,15 @@ class Rods(Solid, Joints):
 
     @task(
         Stage.RESET_ACCUMULATORS,
-        reads=("particles.pinned", "edges.pinned"),
+        reads=(
+            "particles.pinned",
+            "particles.goal",  # and all about goals: where the input moves
+            "particles.goal_before",
+            "edges.pinned",
+            "edges.director",
+            "edges.director_before",
+            "edges.director_angle",
+        ),
         writes=(
             "particles.position",
             "particles.velocity",
@@ -611,7 +670,13 @@ class Rods(Solid, Joints):
 
     @task(
         Stage.ASSEMBLE_SOLIDS,
-        reads=("edges.inertia", "edges.angular_velocity", "edges.start_angular_velocity"),
+        reads=(
+            "edges.inertia",
+            "edges.angular_velocity",
+            "edges.start_angular_velocity",
+            "solids.fixed",
+        ),
+        accumulates=("solids.force", "solids.matrix"),
     )
     def assemble_edges(self, access: Access, step: Step) -> None:
         """Bring the edges' moments of inertia into the joint system."""
@@ -670,11 +735,9 @@ class Rods(Solid, Joints):
 
     def vertex_channels(self) -> Mapping[str, Array]:
         own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)
-        return {
-            name: self.particles.local(name)
-            for name in self.particles.channels
-            if name not in own and name != "pinned"
-        }
+        present = self.particles.channels
+        names = [name for name in present if name not in own and name != "pinned"]
+        return PointChannels(self.particles, names)
 
     @property
     def _paints_radius(self) -> bool:

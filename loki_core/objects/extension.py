@@ -17,7 +17,7 @@ def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None
     are left alone.
     """
     for name in names:
-        channel = volume.channel(name)
+        channel, values = volume.channel(name), volume.with_ghosts(name)
         with volume.scratch(
             "extended",
             np.uint8,
@@ -37,5 +37,5 @@ def extend(volume: DiscreteVolume, names: Sequence[str], *, layers: int) -> None
                 volume.mark_written(mask.name)
                 volume.mark_written(name)
                 volume.refresh(mask.name, name)
-                extend_layer(channel.values, mask.values, volume.buckets.neighbours, layer)
+                extend_layer(values, mask.values, volume.buckets.neighbours, layer)
         volume.mark_written(name)

@@ -7,7 +7,7 @@ Hybrid Object (by particles) to say.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from loki_core.objects.object import Object
 from loki_core.objects.surroundings import Surroundings
 from loki_core.objects.volume_boundaries import classify, hold_walls, surroundings_of
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, Task, task
 
 Array = NDArray[Any]
 
@@ -119,6 +119,35 @@ class Fluid(Object, Faces):
     def data(self) -> dict[str, ChannelData]:
         return {"volume": self.volume}
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Its own, the fields of colliders, and points of others that meet it."""
+        data: dict[str, Any] = dict(self.data)
+        data |= {f"collider{n}": one.volume for n, one in enumerate(self.colliders)}
+        for number, one in enumerate(self.boundaries_of_points.values()):
+            data |= {f"points{number}": one.points, f"carrier{number}": one.carrier}
+        return data
+
+    def collider_reads(self, *channels: str) -> tuple[str, ...]:
+        """Channels of all colliders' fields as Tasks name them; those of samples if none."""
+        return tuple(
+            f"collider{number}.{channel}"
+            for number, one in enumerate(self.colliders)
+            for channel in channels or one.volume.channels
+        )
+
+    def tasks(self) -> Iterator[Task]:
+        """Points are sorted only where there are any."""
+        for one in super().tasks():
+            if one.name != "sort_points" or self.boundaries_of_points:
+                yield one
+
+    @task(Stage.SORT_POINTS)
+    def sort_points(self, access: Access, step: Step) -> None:
+        """Take the points that meet the fluid, as they are in this Newton iteration."""
+        for one in self.boundaries_of_points.values():
+            one.take()
+
     def need_force(self) -> None:
         """Make room for forces on faces [N]; Forces call it."""
         if "force" not in self.volume.channels:
@@ -181,11 +210,16 @@ class Fluid(Object, Faces):
         """Which faces points meet, and the mass these move; None for all, as they are."""
         return None
 
+    def met_reads(self) -> tuple[str, ...]:
+        """What a Task reads that asks for those."""
+        return ()
+
     # -- boundaries ------------------------------------------------------------------------
 
     @task(
         Stage.UPDATE_BOUNDARIES,
         writes=("volume.kind", "volume.open_fraction", "volume.velocity"),
+        communicates=True,
     )
     def update_boundaries(self, access: Access, step: Step) -> None:
         """Find what is fluid, solid or ambient, and how open every face is."""
@@ -228,6 +262,10 @@ class Fluid(Object, Faces):
     def forces_have_acted(self) -> None:
         """Take note of the velocity before the pressure acts on it. Collective."""
 
+    def acted_reads(self) -> tuple[str, ...]:
+        """What a Task reads that says so, besides the velocity."""
+        return ()
+
     def remember_space(self) -> None:
         """Take note of kinds and open fractions, which are new."""
 
@@ -255,6 +293,12 @@ class Fluid(Object, Faces):
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)
         reads: tuple[str, ...] = ()
+        if name == "update_boundaries":
+            reads = self.collider_reads()
+        if name == "sort_points":
+            numbers = range(len(self.boundaries_of_points))
+            reads = tuple(f"carrier{n}.{c}" for n in numbers for c in ("id", "position"))
+            declaration = replace(declaration, layout=tuple(f"points{n}" for n in numbers))
         if name == "apply":
             wanted = ("force", "drag", "start_velocity")
             reads = tuple(f"volume.{c}" for c in wanted if c in has)
@@ -309,7 +353,17 @@ class Fluid(Object, Faces):
 
     def moved_by_pressure(self) -> tuple[str, ...]:
         """Channels beside the velocity that a projection writes: those of bodies that it moves."""
-        return ("volume.solid_velocity",) if "solid_velocity" in self.volume.channels else ()
+        has = self.bodies and "solid_velocity" in self.volume.channels
+        return ("volume.solid_velocity",) if has else ()
+
+    def projection_reads(self) -> tuple[str, ...]:
+        """Channels beside kinds, fractions and the velocity that a projection reads."""
+        names = (
+            "drag", "divergence", "compliance", "solid_velocity", "solid_share", "solid_flux",
+            "solid_give",
+        )  # fmt: skip
+        found = tuple(f"volume.{one}" for one in names if one in self.volume.channels)
+        return tuple(one for one in found if one not in self.moved_by_pressure())
 
     def mobility_under_drag(self, dt: float) -> Array | None:
         """What of each face drag leaves free to move; None where there is no drag."""
@@ -317,8 +371,8 @@ class Fluid(Object, Faces):
             return None
         drag = self.volume.local("drag")
         wrong = ~((drag >= 0.0) & np.isfinite(drag))
-        if self.scope.domain.comm.any(bool(wrong.any())):
-            raise DivergenceError(f"{self.path}: drag on it is negative or not finite")
+        text = f"{self.path}: drag on it is negative or not finite"
+        self.scope.domain.comm.raise_together(DivergenceError(text) if wrong.any() else None)
         mobility = np.empty_like(drag)
         mobility_of_drag(drag.reshape(-1), self.face_mass, dt, mobility.reshape(-1))
         return mobility

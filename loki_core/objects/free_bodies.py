@@ -58,6 +58,14 @@ class FreeBodies:
         self._brought: Floats = np.empty((0, FACE_SUMS))
         self._is_whole = np.empty(0, bool)  # whether all the mass on the grid is the particles'
 
+    @property
+    def may_be(self) -> bool:
+        """Whether bodies can be free: nothing but their own pressure and uniform forces acts."""
+        liquid = self.liquid
+        shares = any(name in liquid.volume.channels for name in SHARED)
+        shares |= bool(liquid.surface_forces)
+        return liquid.projector is not None and liquid.band is None and not shares
+
     def begin(self) -> None:
         """Take note of the momenta after the transfer to the grid. Collective."""
         self._find()
@@ -151,8 +159,7 @@ class FreeBodies:
     def _find(self) -> None:
         """Find the bodies, where Buckets or solids changed. Collective."""
         liquid, volume = self.liquid, self.liquid.volume
-        shares = any(name in volume.channels for name in SHARED) or bool(liquid.surface_forces)
-        if liquid.projector is None or liquid.band is not None or shares:
+        if not self.may_be:
             self._count = 0
             return
         version = (volume.layout_version, tuple(one.version for one in liquid.colliders))

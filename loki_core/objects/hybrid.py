@@ -49,6 +49,7 @@ from loki_core.objects.particle_state import (
     world_positions,
     write_particles,
 )
+from loki_core.objects.point_channels import PointChannels
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 
@@ -207,11 +208,8 @@ class Hybrid(Fluid, Liquid):
 
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
         """Channels of the user's."""
-        return {
-            name: self.particles.local(name)
-            for name in self.particles.channels
-            if name not in OWN_CHANNELS
-        }
+        names = [name for name in self.particles.channels if name not in OWN_CHANNELS]
+        return PointChannels(self.particles, names)
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Channels of the particles that override a parameter of the Behavior."""
@@ -272,7 +270,11 @@ class Hybrid(Fluid, Liquid):
             self._told.add(text)
             self.warning = f"{self.warning}; {text}" if self.warning else text
 
-    @task(Stage.ADAPT_TOPOLOGY, layout=("volume",))
+    @task(
+        Stage.ADAPT_TOPOLOGY,
+        reads=("particles.position", "particles.velocity"),
+        layout=("volume",),
+    )
     def adapt(self, access: Access, step: Step) -> None:
         """Keep Buckets around all particles, as far as they go in a step."""
         follow_particles(self, step.dt)
@@ -293,6 +295,14 @@ class Hybrid(Fluid, Liquid):
     def met_faces(self) -> LiquidFaces:
         """Those beside liquid cells. Collective."""
         return LiquidFaces.of(self)
+
+    def met_reads(self) -> tuple[str, ...]:
+        return ("volume.face_weight", "volume.kind", "volume.open_fraction")
+
+    def projection_reads(self) -> tuple[str, ...]:
+        """Where the surface is, too, and where trapped air ends."""
+        traps = self.projector is not None and self.projector.behavior.air == "trapped"
+        return (*super().projection_reads(), "volume.filled", *(("volume.space",) * traps))
 
     def need_viscosity(self) -> None:
         """Make room for the velocity after viscous stress [m/s], from which pressure starts."""
@@ -315,7 +325,26 @@ class Hybrid(Fluid, Liquid):
     ) -> tuple[Stage, Declaration]:
         """Add the channels that this liquid has."""
         stage, declaration = super().declare(name, stage, declaration)
-        writes = declaration.writes
+        writes, reads = declaration.writes, list(declaration.reads)
+        wanted: dict[str, tuple[str, ...]] = {
+            "transfer_to_grid": ("open_fraction", "open_part", "room", "space"),
+            "correct_density": ("filled", "kind", "open_fraction", "open_part", "loose"),
+            "move": ("face_weight", "kind", "loose", "open_fraction", "spread"),
+        }
+        reads += [f"volume.{one}" for one in wanted.get(name, ())]
+        if name == "transfer_to_grid":
+            reads += ["particles.position", "particles.velocity"]
+            reads += ["particles.affine"] if self.is_affine else []
+            if self.colliders:
+                reads.append("volume.solid_velocity")
+            if self.band is not None:
+                reads += ["volume.deep", "volume.carried_velocity"]
+        if name == "rebucket" and self.band is not None:
+            reads.append("volume.deep")
+        if name == "move":
+            reads += [*self.collider_reads("distance"), "volume.former_velocity"]
+            changed = "viscous_velocity" if self.viscous else "former_velocity"
+            writes = (*writes, f"volume.{changed}")
         if name == "update_boundaries":
             writes = (*writes, "volume.space", "volume.open_part", "volume.room")
         if name == "transfer_to_grid" and self.keeps_start:
@@ -326,12 +355,12 @@ class Hybrid(Fluid, Liquid):
             writes = (*writes, "volume.deep", "volume.carried_velocity")
         if name == "remove_dead":
             has = self.particles.channels
-            writes = (*writes, *(f"particles.{c}" for c in OFFERED_CHANNELS if c in has))
-        if name == "transfer_to_grid" and self.viscous:
+            writes = (*writes, *(("particles.age",) if "age" in has else ()))
+            reads += ["particles.alive"] if "alive" in has else []
+        if name == "transfer_to_grid" and self.viscous and not self.surface_forces:
             writes = (*writes, "volume.pressure")
-        if name == "move" and self.viscous:
-            writes = (*writes, "volume.viscous_velocity")
-        return stage, replace(declaration, writes=writes)
+        kept = tuple(one for one in dict.fromkeys(reads) if one not in writes)
+        return stage, replace(declaration, reads=kept, writes=writes)
 
     @task(
         Stage.PARTICLES_TO_GRID,
@@ -342,6 +371,7 @@ class Hybrid(Fluid, Liquid):
             "volume.filled",
             "volume.kind",
         ),
+        communicates=True,
     )
     def transfer_to_grid(self, access: Access, step: Step) -> None:
         """Bring the particles' momentum to faces, and find what is liquid."""
@@ -366,6 +396,9 @@ class Hybrid(Fluid, Liquid):
         """Take note of the momentum that Forces brought."""
         self.free_bodies.forces_have_acted()
 
+    def acted_reads(self) -> tuple[str, ...]:
+        return ("volume.face_weight",) if self.free_bodies.may_be else ()
+
     def mobility(self, dt: float) -> NDArray[Any]:
         """What a pressure gradient moves of each face: more at the surface, less with drag."""
         drag = self.mobility_under_drag(dt)
@@ -377,7 +410,7 @@ class Hybrid(Fluid, Liquid):
         """The same without drag."""
         return self.grid.with_surface(np.ones_like(self.volume.local("velocity")))
 
-    @task(Stage.GRID_TO_PARTICLES, writes=("volume.spread",))
+    @task(Stage.GRID_TO_PARTICLES, writes=("volume.spread",), communicates=True)
     def correct_density(self, access: Access, step: Step) -> None:
         """Find where particles are to go that are too many."""
         part = float(self.settings.density_correction)
@@ -390,12 +423,7 @@ class Hybrid(Fluid, Liquid):
 
     @task(
         Stage.MOVE_PARTICLES,
-        writes=(
-            "volume.velocity",
-            "volume.former_velocity",
-            "particles.position",
-            "particles.velocity",
-        ),
+        writes=("volume.velocity", "particles.position", "particles.velocity"),
         layout=("particles",),
     )
     def move(self, access: Access, step: Step) -> None:

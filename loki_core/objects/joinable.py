@@ -64,6 +64,24 @@ class Joinable(Object, Unknowns, Immersed):
     def data(self) -> dict[str, ChannelData]:
         return {"particles": self.particles}
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Its own, and the unknowns of the joint system."""
+        return self.data | ({"solids": self.system.unknowns} if self.is_joined else {})
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """What a Task of the joint system touches here when it calls the methods below."""
+        searches = self.scope.settings.newton_iterations > 1
+        touched = {
+            "number": Declaration(reads=("particles.id",)),
+            "move": Declaration(writes=("particles.position", "particles.velocity")),
+        }.get(name, Declaration())
+        if name == "move" and searches:
+            names = ["particles.force", "particles.mass", "particles.start_velocity"]
+            names += ["particles.jacobian"] if self.is_implicit else []
+            touched = replace(touched, reads=tuple(names))
+        return touched
+
     def join(self) -> None:
         """Become part of the joint system; whoever needs that asks, before there is any data."""
         if not self.is_joined:
@@ -194,7 +212,9 @@ class Joinable(Object, Unknowns, Immersed):
             "particles.force",
             "particles.velocity",
             "particles.start_velocity",
+            "solids.fixed",
         ),
+        accumulates=("solids.force", "solids.matrix"),
     )
     def assemble(self, access: Access, step: Step) -> None:
         """Bring inertia and the Forces' sums into the joint system."""

@@ -17,7 +17,8 @@ sees it once.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ from loki_core.kernels.lagrangian_step import solve_implicit
 from loki_core.kernels.liquid_exposure import find_exposure
 from loki_core.objects.capabilities import Immersed
 from loki_core.objects.object import Object
+from loki_core.objects.point_channels import PointChannels
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -66,11 +68,16 @@ class LiquidSpray(Object, Immersed):
     def data(self) -> dict[str, ChannelData]:
         return {"particles": self.points}
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """The drops, and the particles of the liquid that they are."""
+        return self.data | {"liquid": self.liquid.particles}
+
     # -- the step --------------------------------------------------------------------------
 
     @task(
         Stage.DETECT_CONTACTS,
-        reads=("particles.position", "particles.velocity", "volume.filled"),
+        reads=("particles.id", "particles.position", "particles.velocity", "volume.filled"),
         layout=("spray",),
     )
     def meet_air(self, access: Access, step: Step) -> None:
@@ -145,6 +152,11 @@ class LiquidSpray(Object, Immersed):
 
     # -- what couplings ask ----------------------------------------------------------------
 
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "drag_shares": ("particles.exposure",),
+        "push_points": ("particles.mass",),
+    }
+
     def need_jacobian(self) -> None:
         """There is one."""
 
@@ -161,11 +173,18 @@ class LiquidSpray(Object, Immersed):
         """Give drops an impulse at the end of a step."""
         self.points.local("velocity")[:] += impulse / self.points.local("mass")[:, None]
 
-    def vertex_channels(self) -> dict[str, NDArray[Any]]:
+    def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
         """The user's channels of the liquid, of the drops."""
-        rows = self.points.local("row")
-        return {name: values[rows] for name, values in self.liquid.vertex_channels().items()}
+        names = list(self.liquid.vertex_channels())
+        rows = self.points.local("row") if names else np.zeros(self.points.count, np.int64)
+        return PointChannels(self.liquid.particles, names, rows)
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Those are read off the liquid, not off the drops."""
         return ()
+
+    def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
+        """Channels of the liquid, and which of its particles the drops are."""
+        painted = self.liquid.overriding_channels(behavior)
+        row = ("particles.row",) if self.liquid.vertex_channels() else ()
+        return (*(f"liquid.{name}" for name in painted), *row)

@@ -7,13 +7,14 @@ substeps: the surface is made at the start and at the end of each frame.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
@@ -88,14 +89,26 @@ class SurfaceOfLiquid(Object):
                     f"voxels along a Bucket, at most {RESOLUTIONS[-1]} are possible; choose less"
                 )
 
-    @task(Stage.INGEST)
-    def show_start(self, access: Access, step: Step) -> None:
-        """Make the surface of the start."""
-        self._make()
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """The liquid's, and the fields of the colliders at which it ends."""
+        return {} if self.liquid is None else self.liquid.task_data
 
-    @task(Stage.FRAME_END)
-    def show_frame(self, access: Access, step: Step) -> None:
-        """Make the surface of the frame."""
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add the particles, which are sorted first, and what bounds them."""
+        if self.liquid is None:
+            return stage, declaration
+        reads = list(self.liquid.collider_reads())
+        if self.liquid.band is not None:
+            is_field = self.behavior.output == "field"
+            reads += ["volume.deep", *(["volume.velocity"] if is_field else [])]
+        return stage, replace(declaration, reads=tuple(reads), layout=("particles",))
+
+    @task(Stage.MAKE_SURFACES, communicates=True)
+    def show(self, access: Access, step: Step) -> None:
+        """Make the surface of the frame, or of the start."""
         self._make()
 
     def restore(self, state: dict[str, Any]) -> None:

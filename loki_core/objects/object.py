@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -20,6 +20,7 @@ from loki_core.data.cost_model import bucket_costs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError, SetupError
+from loki_core.objects.point_channels import PointChannels
 from loki_core.pipeline.task import TaskOwner, Weights
 from loki_core.solver_settings import SolverSettings
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
@@ -77,6 +78,8 @@ class Object(TaskOwner):
 
     kept_by = "bucket"
     cost = 1.0
+    #: Channels that the methods for couplings read, by their names, for Tasks that call them.
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     behavior: Any
     scope: Scope
@@ -149,6 +152,15 @@ class Object(TaskOwner):
 
     # -- coupling of points ----------------------------------------------------------------
 
+    def reads_of(self, *methods: str) -> tuple[str, ...]:
+        """What a Task reads that calls these of the methods below."""
+        names = [name for one in methods for name in self.coupling_reads.get(one, ())]
+        return tuple(dict.fromkeys(names))
+
+    def pushed_channels(self) -> tuple[str, ...]:
+        """What `push_points` changes."""
+        return ("particles.velocity",)
+
     def points_in(self, fluid: Any) -> Object | None:
         """What of this Object meets a fluid point by point, as an Object with particles, if any."""
         return None
@@ -182,7 +194,7 @@ class Object(TaskOwner):
     def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
         """A parameter as kernels read it, for every vertex of this Object."""
         vertices = self.vertex_channels()
-        count = next((len(array) for array in vertices.values()), 0)
+        count = vertices.count if isinstance(vertices, PointChannels) else 0
         return resolve(
             behavior,
             name,
@@ -206,6 +218,10 @@ class Object(TaskOwner):
             for candidate in (own, f"{own}_scale")
         ]
         return tuple(name for name in dict.fromkeys(names) if name in present)
+
+    def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
+        """The same as a Task declares them."""
+        return tuple(f"particles.{name}" for name in self.overriding_channels(behavior))
 
     def refuse_narrow_channels(self, behavior: Behavior, *, label: str) -> None:
         """Refuse channels that would override a parameter where it may not vary."""

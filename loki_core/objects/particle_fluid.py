@@ -8,13 +8,14 @@ the box that are walls, and the Colliders.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.data.mesh import Mesh
 from loki_core.kernels.density_constraint import (
     correct_positions,
@@ -26,6 +27,7 @@ from loki_core.kernels.density_constraint import (
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.particle_velocities import farthest_apart
 from loki_core.kernels.smoothing import prototype
+from loki_core.objects.body_collider import field_reads, fields_of
 from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.neighbour_search import NeighbourSearch
 from loki_core.objects.particle_matter import ParticleMatter
@@ -176,6 +178,21 @@ class ParticleFluid(Operator[LooseParticles]):
             radii += [float(np.min(some)) for some in painted if len(some) and np.min(some) > 0.0]
         wanted = target.scope.domain.bucket_size / (np.cbrt(BALL) * min(radii))
         return int(min(max(8, 8 * math.ceil(wanted / 8.0 - 1e-6)), FINEST_COLLIDER))
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Those of the target, and the fields of colliders."""
+        return super().task_data | fields_of(self.target)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Walls are looked at in the solve."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "solve":
+            reads = (*declaration.reads, *field_reads(self.target))
+            declaration = replace(declaration, reads=reads)
+        return stage, declaration
 
     @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",))
     def ask_colliders(self, access: Access, step: Step) -> None:

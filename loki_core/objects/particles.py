@@ -14,7 +14,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,6 +55,7 @@ from loki_core.objects.particle_state import (
     world_positions,
     write_particles,
 )
+from loki_core.objects.point_channels import PointChannels
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 from loki_core.sparse_parameters import channel_names, resolve
@@ -250,11 +251,8 @@ class Particles(Joinable, LooseParticles):
         return names
 
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
-        return {
-            name: self.particles.local(name)
-            for name in self.particles.channels
-            if name not in self.own_channels
-        }
+        names = [name for name in self.particles.channels if name not in self.own_channels]
+        return PointChannels(self.particles, names)
 
     # -- start -----------------------------------------------------------------------------
 
@@ -524,6 +522,15 @@ class Particles(Joinable, LooseParticles):
     def held_points(self) -> NDArray[np.uint8]:
         """No particle is prescribed."""
         return np.zeros(self.particles.count, np.uint8)
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "point_volumes": ("particles.radius",),
+        "push_points": ("particles.mass",),
+    }
+
+    def pushed_channels(self) -> tuple[str, ...]:
+        moved = () if self.is_joined else ("particles.position",)
+        return ("particles.velocity", *moved)
 
     def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
         """Give particles an impulse at the end of a step; contacts see to where it takes them."""

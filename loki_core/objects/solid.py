@@ -6,9 +6,14 @@ it has to be at the end of the step before the first iteration begins, and is no
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.accessors import Declaration
 from loki_core.data.body_particles import BodyParticles
 from loki_core.kernels.lagrangian_step import first_bad_row
 from loki_core.objects.capabilities import Bodies
@@ -23,6 +28,12 @@ class Solid(Joinable, Bodies):
 
     kept_by = "body"
     cost = 0.75  # of a vertex, its share of the joint system included
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "held_points": ("particles.pinned",),
+        "push_points": ("particles.pinned", "particles.mass"),
+        "account": ("particles.pinned", "particles.body"),
+    }
 
     particles: BodyParticles
 
@@ -41,6 +52,17 @@ class Solid(Joinable, Bodies):
         self.particles.add_channel("pinned", np.uint8)
 
     # -- unknowns --------------------------------------------------------------------------
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """Bodies are found by their numbers; what is prescribed is pinned."""
+        touched = super().joint_declaration(name)
+        more = {
+            "number": Declaration(reads=("particles.body",)),
+            "reset": Declaration(reads=("particles.body", "particles.pinned")),
+        }.get(name, touched)
+        if name == "move" and touched.reads:  # a line search adds up by body
+            more = replace(touched, reads=(*touched.reads, "particles.body"))
+        return more
 
     def number(self) -> int:
         self.particle_dof = 3 * np.arange(self.particles.count, dtype=np.int64)

@@ -9,12 +9,14 @@ iteration a line search makes sure that the incremental potential falls.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration, split_name
 from loki_core.errors import DivergenceError
 from loki_core.kernels.constraint_assembly import close_fixed, widen_envelope
 from loki_core.kernels.skyline import envelope_of
@@ -24,9 +26,10 @@ from loki_core.linear_solvers.direct import SIZE_LIMIT
 from loki_core.linear_solvers.multiplier_system import MultiplierSystem
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.objects.couplings import Couplings
+from loki_core.objects.solid_unknowns import SolidUnknowns
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, TaskOwner, task
+from loki_core.pipeline.task import Step, Task, TaskOwner, task
 
 if TYPE_CHECKING:
     from loki_core.objects.joinable import Joinable
@@ -44,12 +47,9 @@ class SolidSystem(TaskOwner):
         constraints: Constraints that add to the system; they enter themselves.
         version: Changes when unknowns are numbered anew.
         first_row: Number of the first unknown of this rank among those of all ranks.
-        fixed: Which unknowns are prescribed, uint8 [size].
-        fixed_with_ghosts: The same, and after them the ghosts of couplings.
-        rhs: Force on each unknown, [size].
-        row, values: The bodies' matrices (kernels/skyline).
+        unknowns: Vectors and matrix, which Tasks name "solids".
+        row: Where the rows of the bodies' matrices begin (kernels/skyline).
         couplings: Elements that join bodies.
-        change: The last correction, [size].
         report: What the last solve did.
     """
 
@@ -57,6 +57,7 @@ class SolidSystem(TaskOwner):
         self.path = "Solids"
         self.solids: list[Joinable] = []
         self.comm = comm
+        self.unknowns = SolidUnknowns(self.path)
         self.constraints: list[Any] = []
         self.version = 0
         self.size = 0
@@ -72,9 +73,76 @@ class SolidSystem(TaskOwner):
         self.solids.append(item)
         item.system = self
 
+    # -- what is touched -------------------------------------------------------------------
+
+    @property
+    def fixed(self) -> NDArray[np.uint8]:
+        """Which unknowns are prescribed, [size]."""
+        return self.unknowns.local("fixed")
+
+    @property
+    def fixed_with_ghosts(self) -> NDArray[np.uint8]:
+        """The same, and after them the ghosts of couplings."""
+        return self.unknowns.local("fixed_with_ghosts")
+
+    @property
+    def rhs(self) -> NDArray[np.float64]:
+        """Force on each unknown, [size]."""
+        return self.unknowns.local("force")
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        """The bodies' matrices (kernels/skyline)."""
+        return self.unknowns.local("matrix")
+
+    @property
+    def change(self) -> NDArray[np.float64]:
+        """The last correction, [size]."""
+        return self.unknowns.local("change")
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """The unknowns, and the data of all Objects that have joined."""
+        data: dict[str, Any] = {"solids": self.unknowns}
+        for item in self.solids:
+            data |= {f"{item.path}/{name}": holder for name, holder in item.data.items()}
+        return data
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add what Objects and Constraints touch when the system calls them."""
+        names = {id(holder): data_name for data_name, holder in self.task_data.items()}
+        reads, writes = dict.fromkeys(declaration.reads), dict.fromkeys(declaration.writes)
+        if name == "move" and self._searches:
+            reads["solids.force"] = None
+        for owner in (*self.solids, *self.constraints):
+            touched, data = owner.joint_declaration(name), owner.task_data
+            for found, given in ((reads, touched.reads), (writes, touched.writes)):
+                for one in given:
+                    data_name, channel = split_name(one)
+                    found[f"{names[id(data[data_name])]}.{channel}"] = None
+        kept = tuple(one for one in reads if one not in writes)
+        return stage, replace(declaration, reads=kept, writes=tuple(writes))
+
+    @property
+    def _searches(self) -> bool:
+        """Whether a line search looks at every correction."""
+        return any(item.scope.settings.newton_iterations > 1 for item in self.solids)
+
+    def tasks(self) -> Iterator[Task]:
+        """Contacts are answered only where there are any."""
+        for one in super().tasks():
+            if one.name != "respond" or any(c.is_contact for c in self.constraints):
+                yield one
+
     # -- numbering -------------------------------------------------------------------------
 
-    @task(Stage.NUMBER_SOLIDS)
+    @task(
+        Stage.NUMBER_SOLIDS,
+        writes=("solids.fixed", "solids.force", "solids.change"),
+        communicates=True,
+    )
     def number(self, access: Access, step: Step) -> None:
         """Number unknowns where bodies came or went."""
         self.renew()
@@ -98,9 +166,9 @@ class SolidSystem(TaskOwner):
         self.body_start = np.concatenate(starts)
         sizes = self.comm.all_gather(np.array([self.size], np.int64))
         self.first_row = int(np.concatenate(sizes)[: self.comm.rank].sum())
-        self.fixed = np.zeros(self.size, np.uint8)
-        self.rhs = np.zeros(self.size)
-        self.change = np.zeros(self.size)
+        self.unknowns.replace("fixed", np.zeros(self.size, np.uint8))
+        self.unknowns.replace("force", np.zeros(self.size))
+        self.unknowns.replace("change", np.zeros(self.size))
 
     def _find_pattern(self) -> None:
         """Give every row its envelope, and find what joins bodies. Collective."""
@@ -118,7 +186,7 @@ class SolidSystem(TaskOwner):
         self.couplings.widen(first)
         self.row, count = envelope_of(self.body_start, first)
         self.first = first
-        self.values = np.zeros(count)
+        self.unknowns.replace("matrix", np.zeros(count))
         self.couplings.place(self.row)
         for constraint, coupled in zip(joining, self.couplings.elements, strict=True):
             constraint.coupled = coupled
@@ -141,7 +209,11 @@ class SolidSystem(TaskOwner):
 
     # -- the Newton iteration --------------------------------------------------------------
 
-    @task(Stage.RESET_FORCES)
+    @task(
+        Stage.RESET_FORCES,
+        writes=("solids.fixed", "solids.fixed_with_ghosts", "solids.force", "solids.matrix"),
+        communicates=True,
+    )
     def reset(self, access: Access, step: Step) -> None:
         """Clear the sums; find the matrix pattern where elements changed."""
         pattern = (self.version, *(one.elements_version for one in self.constraints))
@@ -156,11 +228,20 @@ class SolidSystem(TaskOwner):
             self.fixed[:] = 0
             for item in self.solids:
                 item.fill_fixed(self._part(self.fixed, item))
-            self.fixed_with_ghosts = self.with_ghosts(self.fixed).astype(np.uint8)
+            extended = self.with_ghosts(self.fixed).astype(np.uint8)
+            self.unknowns.replace("fixed_with_ghosts", extended)
 
-    @task(Stage.SOLVE_SOLIDS)
+    @task(
+        Stage.SOLVE_SOLIDS,
+        reads=("solids.fixed",),
+        writes=("solids.force", "solids.matrix", "solids.change"),
+        communicates=True,
+    )
     def solve(self, access: Access, step: Step) -> None:
         """Find the correction of all unknowns together."""
+        self._solve(step)
+
+    def _solve(self, step: Step) -> None:
         if self.has_multipliers:
             self._enter_multipliers()
         close_fixed(self.fixed, self.row, self.rhs, self.values)
@@ -236,12 +317,31 @@ class SolidSystem(TaskOwner):
             one.soft.take_multipliers(block, multipliers[mine])
         return report
 
-    @task(Stage.MOVE_ITERATE)
+    @task(
+        Stage.RESPOND_TO_CONTACTS,
+        reads=("solids.fixed",),
+        writes=("solids.force", "solids.matrix", "solids.change"),
+        communicates=True,
+    )
+    def respond(self, access: Access, step: Step) -> None:
+        """Solve again while contacts pull, or begin, or stick by more than friction can hold."""
+        contacts = [one for one in self.constraints if one.is_contact]
+        for number in range(max(one.passes for one in contacts)):
+            asked = [one for one in contacts if number < one.passes]
+            wrong = [one for one in asked if self.comm.any(one.is_wrong())]
+            if not wrong:
+                break
+            for one in wrong:
+                one.revise()
+            self._solve(step)
+        for one in contacts:
+            one.keep()
+
+    @task(Stage.MOVE_ITERATE, reads=("solids.change",), communicates=True)
     def move(self, access: Access, step: Step) -> None:
         """Move all solids by the correction, or by a part of it that lowers the potential."""
         fraction = 1.0
-        searches = any(item.scope.settings.newton_iterations > 1 for item in self.solids)
-        if searches:
+        if self._searches:
             fraction = self._search(step.dt)
         else:
             for item in self.solids:

@@ -272,6 +272,14 @@ class Volume(Fluid, Gas):
 
     # -- the step --------------------------------------------------------------------------
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """And the points of bodies that Buckets are kept around."""
+        around = self.scope.others.get(self.behavior.around or "")
+        if around is None or around.kept_by != "body":
+            return super().task_data
+        return super().task_data | {"around": around.particles}
+
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
@@ -283,9 +291,21 @@ class Volume(Fluid, Gas):
             "advect_channels": self.materials,
         }
         writes = tuple(f"volume.{c}" for c in extra.get(name, ()) if c in has)
-        if name == "advect_momentum" and self.behavior.reflection:  # which projects
-            writes = (*writes, *self.moved_by_pressure())
-        return stage, replace(declaration, writes=(*declaration.writes, *writes))
+        reads: tuple[str, ...] = ()
+        if name == "adapt" and "around" in self.task_data:
+            reads = ("around.position",)
+        if name == "advect_momentum" and self.colliders:
+            reads = ("volume.solid_velocity",)
+        if name == "advect_momentum" and self.projector is not None:
+            if self.behavior.reflection:  # which projects
+                writes = (*writes, *self.moved_by_pressure())
+                reads = (*reads, *self.projection_reads())
+            elif self.behavior.midpoint_pressure:
+                reads = (*reads, "volume.pressure")
+        if name == "advect_channels" and not self.materials:  # nothing is carried
+            declaration = replace(declaration, reads=(), halo=0)
+        reads = tuple(one for one in dict.fromkeys(reads) if one not in writes)
+        return stage, replace(declaration, writes=(*declaration.writes, *writes), local_reads=reads)
 
     @task(
         Stage.ADVECT_MOMENTUM,

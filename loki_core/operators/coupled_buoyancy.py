@@ -19,14 +19,15 @@ what points and walls got, and that the fluid's side is not measured.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData
-from loki_core.objects.boundary import Boundary
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.objects.boundary import POINTS, Boundary
 from loki_core.objects.capabilities import Faces, Gas, Immersed
 from loki_core.objects.exchange import Exchange, in_runs
 from loki_core.objects.object import Scope
@@ -99,22 +100,52 @@ class CoupledBuoyancyAction(Operator[Immersed]):
     def data(self) -> dict[str, ChannelData]:
         return {"particles": self.target.data["particles"], "volume": self.fluid.volume}
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """All of the target, the fluid's faces, and the points in its Buckets."""
+        return super().task_data | {"points": self.boundary.points}
+
     def tasks(self) -> Iterator[Task]:
         """Those of the chosen direction."""
         for one in super().tasks():
             wanted = self.pushes_fluid if one.name == "fill_pores" else self.pushes_solids
             if wanted:
-                yield one
+                yield replace(one, declaration=self._completed(one.name, one.declaration))
+
+    def _completed(self, name: str, declared: Declaration) -> Declaration:
+        """Add what target and fluid are asked for."""
+        target, reads, accumulates = self.target, list(declared.reads), declared.accumulates
+        pushes = self.fluid.projector is not None and (
+            name == "push_solids" or self.fluid.is_liquid
+        )
+        if pushes and name != "fill_pores":
+            reads += ["volume.pressure", "volume.open_fraction", *POINTS]
+        if name != "push_solids" or pushes:
+            reads += target.reads_of("point_volumes")
+        if name != "lift":
+            reads += target.reads_of("held_points")
+        if name == "push_solids":
+            reads += [
+                *target.reads_of("account"),
+                *(target.reads_of("push_points") if pushes else ()),
+            ]
+            reads += [] if pushes else ["particles.velocity"]
+            accumulates = target.pushed_channels() if pushes else ()
+        return replace(
+            declared,
+            reads=tuple(dict.fromkeys(reads)),
+            accumulates=accumulates,
+            communicates=pushes or name != "lift",
+        )
 
     @task(
         Stage.EVALUATE_FORCES,
-        reads=("particles.position", "volume.pressure", "volume.open_fraction"),
         accumulates=("particles.force",),
+        communicates=True,
     )
     def lift(self, access: Access, step: Step) -> None:
         """Add the weight of the displaced ambient air, upwards, or the push of a liquid so far."""
         if not isinstance(self.fluid, Gas):
-            self.boundary.refresh(step)
             self._lift = self._push(step.dt) / step.dt
         else:
             density = self.fluid.ambient_density
@@ -143,12 +174,12 @@ class CoupledBuoyancyAction(Operator[Immersed]):
 
     @task(
         Stage.TRANSFER_SOLIDS_TO_GRID,
-        reads=("particles.position", "particles.velocity", "particles.mass"),
+        reads=("particles.velocity", "particles.mass", *POINTS),
         accumulates=("volume.solid_share", "volume.solid_flux", "volume.solid_give"),
+        communicates=True,
     )
     def fill_pores(self, access: Access, step: Step) -> None:
         """Bring the share of space, the flux and the mobility of solids to the faces."""
-        self.boundary.refresh(step)
         space = self.target.point_volumes() / self.fluid.voxel_size**3
         held = self.target.held_points() == 0
         lightness = float(self.fluid.settings.density) * self.target.point_volumes()
@@ -173,16 +204,13 @@ class CoupledBuoyancyAction(Operator[Immersed]):
 
     @task(
         Stage.GRID_TO_PARTICLES,
-        reads=("volume.pressure", "volume.open_fraction", "particles.mass"),
-        accumulates=("particles.position", "particles.velocity"),  # impulses commute
+        communicates=True,  # impulses commute
     )
     def push_solids(self, access: Access, step: Step) -> None:
         """Give points their part of the pressure gradient."""
         impulse = step.dt * self._lift
         before = np.array(self.target.data["particles"].local("velocity"), np.float64)
         if self.fluid.projector is not None:
-            if not self.boundary.is_of(step):
-                self.boundary.refresh(step)
             push = self._push(step.dt)
             if self.fluid.is_liquid:
                 push -= impulse
@@ -204,4 +232,3 @@ class CoupledBuoyancyAction(Operator[Immersed]):
 
     def restore(self, state: dict[str, Any]) -> None:
         self.exchange.restore(state)
-        self.boundary.forget()

@@ -89,7 +89,10 @@ class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
         stage, declaration = super().declare(name, stage, declaration)
         return stage, with_rest_channels(self.target, declaration)
 
-    @task(Stage.ASSEMBLE_SOLIDS, reads=("particles.force", "particles.start_position"))
+    @task(
+        Stage.FIND_REST_SHAPES,
+        reads=("particles.force", "particles.start_position"),
+    )
     def match(self, access: Access, step: Step) -> None:
         """Find the rest parameters whose equilibrium is the target."""
         if step.substep != 0 or step.newton != 0:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +29,7 @@ from loki_core.expressions.expression_behavior import (
     ExpressionBehavior,
     channel_kind,
 )
-from loki_core.objects.capabilities import Points
+from loki_core.objects.capabilities import Liquid, Points
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -126,6 +127,12 @@ class ParticleExpressionAction(ExpressionAction[Points], behavior=ParticleExpres
             SetupError: It moves particles at a Stage at which they have to stay in their Buckets.
         """
         stage, declaration = super().declare(name, stage, declaration)
+        moved = [one for one in ("position", "velocity") if one in self.checked.writes]
+        if moved:  # a message tells whose is not finite
+            reads = dict.fromkeys((*declaration.reads, "particles.id"))
+            declaration = replace(declaration, reads=tuple(reads))
+        if "position" in moved and isinstance(self.target, Liquid):  # which lets some go
+            declaration = replace(declaration, layout=("particles",))
         allowed = self.target.stages_to_move
         if "particles.position" in declaration.writes and stage.name not in allowed:
             raise SetupError(

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from loki_core.constraints.constraint import Constraint, Elements
 from loki_core.constraints.stretching import EdgeConstraint
-from loki_core.data.accessors import Declaration
+from loki_core.data.accessors import Declaration, split_name
 from loki_core.errors import DivergenceError, SetupError, did_you_mean
 from loki_core.kernels.constraint_assembly import (
     close_fixed,
@@ -315,14 +315,24 @@ def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> No
 
 
 def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
-    """Let a Task write the rest channels that the solid's Constraints read."""
+    """Let a Task write the rest channels that the solid's Constraints read, and try places."""
     rest = [
         name
         for one in adjustable_constraints(target)
         for name in one.reads
         if name.partition(".")[2].startswith("rest_")
     ]
-    return replace(declaration, writes=tuple(dict.fromkeys((*declaration.writes, *rest))))
+    tried = target.joint_declaration("move").writes  # and put back
+    writes = tuple(dict.fromkeys((*declaration.writes, *rest, *tried)))
+    whole = [f"{name}.{c}" for name, holder in target.data.items() for c in holder.channels]
+    whole += [one for some in adjustable_constraints(target) for one in some.tensions]
+    reads = dict.fromkeys((*declaration.reads, *whole, "solids.fixed"))
+    return replace(
+        declaration,
+        reads=tuple(one for one in reads if one not in writes),
+        writes=writes,
+        accumulates=("solids.force", "solids.matrix"),
+    )
 
 
 def external_load(target: Any, force: Float) -> Float:
@@ -355,6 +365,9 @@ def undisturbed(target: Any) -> Iterator[None]:
     finally:
         for holder, name, values in kept:
             holder.local(name)[:] = values
+        for name in target.joint_declaration("move").writes:
+            data_name, channel = split_name(name)
+            target.data[data_name].mark_written(channel)
 
 
 def to_start(target: Any) -> None:

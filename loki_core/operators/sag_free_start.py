@@ -12,6 +12,7 @@ something disturbs it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from loki_core.behavior import Behavior, parameter
@@ -67,9 +68,16 @@ class SagFreeStartAction(Operator[Bodies], behavior=SagFreeStart):
         """Add the rest channels, which only the target's Constraints know."""
         refuse_unknown_names(self.target, self.behavior.constraints, label=self.path)
         stage, declaration = super().declare(name, stage, declaration)
+        if self.behavior.stabilize and "joints" in self.target.data:
+            writes = (*declaration.writes, "joints.rest_stiffening")
+            declaration = replace(declaration, writes=writes)
         return stage, with_rest_channels(self.target, declaration)
 
-    @task(Stage.ASSEMBLE_SOLIDS, reads=("particles.force", "particles.start_position"))
+    @task(
+        Stage.FIND_REST_SHAPES,
+        reads=("particles.force", "particles.start_position"),
+        communicates=True,
+    )
     def balance(self, access: Access, step: Step) -> None:
         """Let Constraints carry what Forces do at the start."""
         if step.substep != 0 or step.newton != 0:

@@ -132,10 +132,10 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
 
     def _weight(self, access: Access) -> tuple[NDArray[Any], int]:
         settings, volume = self.settings, access.of("volume")
-        velocity = volume.local("velocity")
+        force = access["volume.force"]
         if settings.mask is None and self.behavior.masked_by is None:
-            return np.ones((1, *velocity.shape[1:]), velocity.dtype), 0
-        weight = np.ones_like(velocity)
+            return np.ones((1, *force.shape[1:]), force.dtype), 0
+        weight = np.ones_like(force)
         if settings.mask is not None:
             weight = self._streams.on_faces(
                 self.target.scope, settings.mask, settings.mask_channel, volume=volume
@@ -143,7 +143,7 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
         name = self.behavior.masked_by
         if name is not None:
             background = volume.channel(name).background[0]
-            mean = np.empty(velocity[:, 0].size, velocity.dtype)
+            mean = np.empty(force[:, 0].size, force.dtype)
             for axis in range(3):
                 fill_face_cells(
                     access[f"volume.{name}"],

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
+from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.mesh import merge
 from loki_core.data.voxel_field import VoxelField
@@ -76,6 +77,7 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         self._distance: Any = None
+        self._nowhere = DiscreteVolume(target.scope.domain, name=f"source of {target.path}")
         self._measured: tuple[Any, NDArray[Any] | None] | None = (
             None  # mesh and velocity that it is of
         )
@@ -109,14 +111,25 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Write the materials that the volume has."""
-        target = self.target
-        writes = [f"volume.{c}" for c in (*target.materials, "velocity")]
-        if "divergence" in target.volume.channels:
-            writes.append("volume.divergence")
-        return stage, replace(declaration, accumulates=tuple(writes))
+        """Write the materials that the source may bring; voxels may bring any."""
+        behavior, names = self.behavior, list(self.target.materials)
+        if not isinstance(self.source, Voxels):
+            given = {"density": behavior.density, "temperature": behavior.temperature}
+            names = [name for name in names if given.get(name) is not None]
+        moves = behavior.velocity is not None or behavior.inherit_velocity != 0.0
+        if moves or isinstance(self.source, Voxels):
+            names.append("velocity")
+        if behavior.mode == "flux":
+            names.append("divergence")
+        return stage, replace(declaration, accumulates=tuple(f"volume.{one}" for one in names))
 
-    @task(Stage.EMIT)
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """Those of the target, and the distance from a mesh."""
+        measured = self._distance is not None
+        return super().task_data | {"source": self._distance.volume if measured else self._nowhere}
+
+    @task(Stage.EMIT, layout=("source",), communicates=True)
     def emit(self, access: Access, step: Step) -> None:
         """Write the source's values where it covers voxels."""
         self._take_source(step.frame)  # also while it is off: its motion goes on

@@ -49,6 +49,11 @@ class ObservedCommunicator(Communicator):
         self.traffic: dict[str, Traffic] = {}
         self.seconds = 0.0
 
+    @property
+    def calls(self) -> int:
+        """How often any method was used."""
+        return sum(of_kind.calls for of_kind in self.traffic.values())
+
     @contextmanager
     def watch(self, name: str, *, calls: int = 1, messages: int = 0) -> Iterator[None]:
         """Count one call of a method."""

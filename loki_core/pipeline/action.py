@@ -34,10 +34,12 @@ class Action(TaskOwner, Generic[Target]):
         target: The Object that is acted on.
         peers: All Actions that its Behavior has made, itself included.
         exchange: What a coupling has exchanged, where it is one.
+        resolving: Tasks that look painted channels up; all if None.
     """
 
     capability: ClassVar[Any] = object
     exchange: Any = None
+    resolving: ClassVar[tuple[str, ...] | None] = None
 
     def __init_subclass__(cls, *, behavior: type[Behavior] | None = None, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -73,6 +75,12 @@ class Action(TaskOwner, Generic[Target]):
         return data
 
     @property
+    def task_data(self) -> dict[str, Any]:
+        """What the target's Tasks can name, and its own."""
+        data: dict[str, Any] = self.target.task_data | self.data
+        return data
+
+    @property
     def place(self) -> str:
         """What tells it from the other Actions of its Behavior."""
         path: str = self.target.path
@@ -91,7 +99,9 @@ class Action(TaskOwner, Generic[Target]):
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
         """Add the painted channels that override parameters to what the Task reads."""
-        painted = (f"particles.{c}" for c in self.target.overriding_channels(self.behavior))
+        painted = self.target.painted_reads(self.behavior)
+        if self.resolving is not None and name not in self.resolving:
+            painted = ()
         return stage, replace(
             declaration, reads=tuple(dict.fromkeys((*declaration.reads, *painted)))
         )

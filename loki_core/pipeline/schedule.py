@@ -9,9 +9,11 @@ ordered by that rule, so they are an error here, before anything runs.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
-from loki_core.data.accessors import Access, ChannelData, split_name
+from loki_core.data.accessors import Access, split_name
+from loki_core.data.task_notes import Seen, TaskNotes
 from loki_core.errors import ScheduleError
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.statistics import TaskStatistics
@@ -27,6 +29,7 @@ class ScheduledTask:
     group: str
     kind: str  # "object" or "action"
     statistics: TaskStatistics
+    seen: Seen = field(default_factory=Seen)
 
     @property
     def label(self) -> str:
@@ -35,7 +38,16 @@ class ScheduledTask:
 
     def access(self) -> Access:
         """A fresh Accessor for one run."""
-        return Access(self.task.declaration, self.owner.data, self.label)
+        return Access(self.task.declaration, self.owner.task_data, self.label)
+
+    @property
+    def speaks(self) -> bool:
+        """Whether other ranks may wait for this one inside the Task."""
+        return self.task.declaration.speaks(self.owner.task_data)
+
+    def notes(self) -> TaskNotes:
+        """Fresh notes on one run."""
+        return TaskNotes(self.task.declaration, self.owner.task_data, self.label, self.seen)
 
 
 Schedule = dict[Stage, list[ScheduledTask]]
@@ -80,8 +92,9 @@ def _refuse_conflicts(stage: Stage, tasks: list[ScheduledTask]) -> None:
         "accumulates": ("reads", "writes"),
     }
     for scheduled in tasks:
+        data = scheduled.owner.task_data
         touched = {
-            kind: {_identity(scheduled.owner.data, name): name for name in names}
+            kind: {_identity(data, name): name for name in names}
             for kind, names in _touched(scheduled).items()
         }
         for kind, names in touched.items():
@@ -95,20 +108,16 @@ def _refuse_conflicts(stage: Stage, tasks: list[ScheduledTask]) -> None:
 
 def _touched(scheduled: ScheduledTask) -> dict[str, list[str]]:
     """Channels by how the Task touches them; a change of layout writes every channel."""
-    declared = scheduled.task.declaration
-    moved = [
-        f"{name}.{channel}"
-        for name in declared.layout
-        for channel in scheduled.owner.data[name].channels
-    ]
+    declared, data = scheduled.task.declaration, scheduled.owner.task_data
+    moved = [f"{name}.{channel}" for name in declared.layout for channel in data[name].channels]
     return {
-        "reads": list(declared.reads),
+        "reads": list(declared.all_reads),
         "writes": [*declared.writes, *moved],
         "accumulates": list(declared.accumulates),
     }
 
 
-def _identity(data: dict[str, ChannelData], name: str) -> tuple[int, str]:
+def _identity(data: dict[str, Any], name: str) -> tuple[int, str]:
     data_name, channel = split_name(name)
     if data_name not in data:
         raise ScheduleError(f'"{name}" names data that its owner does not have')

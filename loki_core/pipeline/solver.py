@@ -13,6 +13,7 @@ no socket: whoever wants frames on disk adds an observer and asks for `output`, 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
+from loki_core.data.accessors import checks_access
 from loki_core.errors import (
     Cancelled,
     DivergenceError,
@@ -80,7 +82,8 @@ class Solver:
         self.settings = setup.settings
         self.comm = world() if comm is None else comm
         by_timings = self.settings.balance_weights == "timings"
-        if by_timings:
+        self._checks = checks_access()
+        if by_timings or self._checks:
             self.comm = ObservedCommunicator(self.comm)
         if threads is not None:
             from loki_core.kernels.jit import set_thread_count
@@ -197,10 +200,11 @@ class Solver:
         access = scheduled.access()
         try:
             access.begin()
-            scheduled.task.run(access, step)
+            with scheduled.notes().taken(self.comm) if self._checks else nullcontext():
+                scheduled.task.run(access, step)
             access.end()
         except LokiError as error:
-            if self.comm.size > 1 and access.communicates and not error.together:
+            if self.comm.size > 1 and scheduled.speaks and not error.together:
                 # The others may wait inside the Task for what this rank will not send any more.
                 message = f"{scheduled.label}: {error}"
                 raise RankFailure(message, exit_code=error.exit_code) from error
@@ -351,6 +355,7 @@ class Solver:
         self.schedule = self._schedule()  # only now: ingestion brought the users' channels
         step = self.timeline.step(self.settings.frame_duration)
         self.run_stage(Stage.INGEST, step)
+        self.run_stage(Stage.MAKE_SURFACES, step)
 
     def _update_settings(self, time: float) -> None:
         rate, start = self.settings.frames_per_second, self.settings.start_frame

@@ -55,9 +55,11 @@ class Stage(Enum):
 
     UPDATE_SOLIDS = _user("newton", "a Newton iteration of the solids begins")
     RESET_FORCES = _developer("newton", "forces and Jacobians are cleared")
+    SORT_POINTS = _developer("newton", "points find the Buckets of the fluids around them")
     EVALUATE_FORCES = _developer("newton", "Forces add f and df/dx")
     EVALUATE_CONSTRAINTS = _developer("newton", "Constraints add their terms")
     ASSEMBLE_SOLIDS = _developer("newton", "inertia and forces join the solids' linear system")
+    FIND_REST_SHAPES = _developer("newton", "rest shapes are found that carry the forces")
     SOLVE_SOLIDS = _developer("newton", "the linear system gives the correction")
     RESPOND_TO_CONTACTS = _developer("newton", "hard contacts correct the correction")
     MOVE_ITERATE = _developer("newton", "positions follow the corrected velocities")
@@ -91,6 +93,7 @@ class Stage(Enum):
     REMOVE_DEAD = _developer("substep", "dead particles are masked; compaction comes with REBUCKET")
     CHECK_STATE = _developer("substep", "non-finite and implausible states are refused")
 
+    MAKE_SURFACES = _developer("frame", "surfaces are made of liquids, after INGEST too")
     FRAME_END = _user("frame", "outputs and checkpoints")
 
     @property

@@ -58,11 +58,14 @@ def task(
     overlap: bool = False,
     layout: tuple[str, ...] = (),
     local_sums: bool = False,
+    communicates: bool = False,
+    local_reads: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Declare a method as a Task; see `Declaration` for what the arguments mean."""
     declaration = Declaration(
-        reads, writes, accumulates, halo, corners, overlap, layout, local_sums
-    )
+        reads, writes, accumulates, halo, corners, overlap, layout, local_sums, communicates,
+        local_reads,
+    )  # fmt: skip
 
     def mark(function: Function) -> Function:
         function.__loki_task__ = (stage, declaration)  # type: ignore[attr-defined]
@@ -87,7 +90,8 @@ class TaskOwner:
 
     Attributes:
         path: Place in the Solver Setup's tree; set when the Solver is built.
-        data: Particle Systems and Discrete Volumes by the names that Tasks use.
+        data: Particle Systems and Discrete Volumes that it owns, by the names that Tasks use.
+        task_data: What its Tasks can name: its own data, and what they touch of others.
         iterations: Iterations of the last solve, for the statistics; 0 where there are none.
         warning: What the user should know of the last Task, such as a solver that was replaced.
         cost: Work on one element in a substep, for the load balance, in voxels of smoke
@@ -102,6 +106,10 @@ class TaskOwner:
     @property
     def data(self) -> dict[str, ChannelData]:
         return {}
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        return dict(self.data)
 
     def tasks(self) -> Iterator[Task]:
         """The Tasks of this owner, in the order of their names."""

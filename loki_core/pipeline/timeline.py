@@ -1,6 +1,6 @@
 """The timeline: frames, substeps, Newton iterations, and the retry of a bad substep.
 
-    frame      FRAME_BEGIN, substeps until the frame is full, FRAME_END
+    frame      FRAME_BEGIN, substeps until the frame is full, MAKE_SURFACES, FRAME_END
     substep    Stages before Newton, the Newton loop, Stages after it
     retry      a substep that ends in a bad state is undone and tried with half the dt
 
@@ -108,7 +108,8 @@ class Timeline:
         self.elapsed = 0.0
         self.halvings = self.substeps_of_frame = 0
         self.frame_begun = False
-        runner.run_stage(Stage.FRAME_END, self._frame_end())
+        for stage in (Stage.MAKE_SURFACES, Stage.FRAME_END):
+            runner.run_stage(stage, self._frame_end())
 
     def _frame_end(self) -> Step:
         settings = self.settings

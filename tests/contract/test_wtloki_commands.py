@@ -110,6 +110,9 @@ def test_explain_shows_the_schedule_without_inputs(starter: Path) -> None:
     assert set(by_behavior) == {"GravityForce", "Particles/FluidDragForce"}
     assert by_behavior["GravityForce"]["accumulates"] == ["particles.force"]
     assert "particles.mass" in by_behavior["GravityForce"]["reads"]
+    assert by_behavior["GravityForce"]["communicates"] is False
+    (rebucket,) = stages["REBUCKET"]["tasks"]
+    assert rebucket["layout"] == ["particles"] and rebucket["communicates"] is True
     assert told["inputs"][0]["given"] is False
     text = wtloki("explain", "start.loki.json", cwd=starter).stdout
     assert "each Newton iteration" in text and "GravityForce.accumulate" in text

@@ -10,11 +10,12 @@ import pytest
 from tests.ranks import run_on_ranks
 
 SCRIPT = Path(__file__).parent / "scripts" / "failing_rank.py"
+SOLVE = Path(__file__).parent / "scripts" / "failing_solve.py"
 
 
-def run(way, ranks=2):
+def run(way, ranks=2, script=SCRIPT):
     try:
-        return run_on_ranks(SCRIPT, ranks, way, timeout=90.0, check=False)
+        return run_on_ranks(script, ranks, way, timeout=90.0, check=False)
     except subprocess.TimeoutExpired:
         pytest.fail(f"the ranks hang after a failure by {way}")
 
@@ -65,3 +66,14 @@ def test_a_step_that_one_rank_alone_finds_bad_is_retried_by_all():
     done = run("once")
     assert done.returncode == 0, done.stderr
     assert "finished with 200 particles" in done.stdout
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize(("way", "task"), [("solve", "Solids.solve"), ("gather", "Constraint")])
+def test_a_failure_inside_what_ranks_do_together_ends_all(way, task):
+    # The others wait in an exchange of the Task, where no agreement reaches them.
+    done = run(way, script=SOLVE)
+    assert done.returncode != 0
+    assert "rank 1 of 2 failed" in done.stderr and "rank 1 cannot go on" in done.stderr
+    assert "RankFailure" in done.stderr and task in done.stderr
+    assert "finished" not in done.stdout

@@ -70,3 +70,8 @@ class FloatingBody:
         height = np.broadcast_to(rows[:, None, :, None], (len(rows), r, r, r)).reshape(-1)
         flux = flux_into(self.fluid, None, self.velocity_modes()[1])
         return self.fluid.face_mass * float(np.sum(flux * height))
+
+
+def announce(solver):
+    """Let Tasks declare what bodies have made of them that came after the Solver was built."""
+    solver.schedule = solver._schedule()

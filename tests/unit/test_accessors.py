@@ -9,7 +9,11 @@ from loki_core.data.accessors import Access, Declaration, MultiAccessor, split_n
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.task_notes import Seen, TaskNotes
 from loki_core.errors import AccessError, InputError
+from loki_core.objects.solid_unknowns import SolidUnknowns
+from loki_core.parallel.comm import SERIAL
+from loki_core.parallel.observed import ObservedCommunicator
 
 
 @pytest.fixture
@@ -56,46 +60,132 @@ def test_a_declared_channel_that_does_not_exist_is_named(data):
         split_name("position")
 
 
+ORIGIN = np.zeros((1, 3), np.int32)
+
+# -- what Tasks really do ----------------------------------------------------------------------
+
+
+def noted(data, comm=SERIAL, **declared):
+    """Notes of a Task, and what they saw."""
+    seen = Seen()
+    return TaskNotes(Declaration(**declared), data, "Rain/Drops.move", seen).taken(comm), seen
+
+
 @pytest.mark.parametrize("name", ["particles.velocity", "particles.wet", "volume.pressure"])
-def test_an_undeclared_write_is_caught_when_access_is_checked(data, monkeypatch, name):
-    monkeypatch.setenv("LOKI_CHECK_ACCESS", "1")
+def test_an_undeclared_change_is_named(data, name):
+    notes, _ = noted(data, reads=(name,), writes=("particles.position",))
     access = access_to(data, reads=(name,), writes=("particles.position",))
+    with (
+        pytest.raises(
+            AccessError, match=f'"{name}" was changed in "Rain/Drops.move".*writes or accumulates'
+        ),
+        notes,
+    ):
+        access["particles.position"][:] += 1.0
+        access[name].reshape(-1)[7] = 1
+
+
+@pytest.mark.parametrize(
+    ("touch", "message"),
+    [
+        (lambda d: d["particles"].local("velocity"), '"particles.velocity" is used in'),
+        (lambda d: d["particles"].with_ghosts("wet"), '"particles.wet" is used in'),
+        (lambda d: d["volume"].local("pressure"), '"volume.pressure" is used in'),
+        (lambda d: d["volume"].mark_written("pressure"), '"volume.pressure" was changed in'),
+        (lambda d: d["particles"].rebucketize(), 'the layout of "particles" is changed in'),
+        (
+            lambda d: d["particles"].remove(np.zeros(300, bool)),
+            'the layout of "particles" is changed in',
+        ),
+        (
+            lambda d: d["volume"].set_buckets(np.zeros((1, 3), np.int32)),
+            'the layout of "volume" is changed in',
+        ),
+        (lambda d: d["solids"].local("force"), '"solids.force" is used in'),
+        (lambda d: d["solids"].replace("change", np.zeros(3)), '"solids.change" was changed in'),
+    ],
+)
+def test_data_note_what_is_touched_behind_the_access(data, touch, message):
+    data["solids"] = SolidUnknowns("Solids")
+    notes, _ = noted(data, reads=("particles.position",))
+    told = f'{message} "Rain/Drops.move".*; add it to the Task'
+    with pytest.raises(AccessError, match=told), notes:
+        touch(data)
+    touch(data)  # nobody takes notes any more
+
+
+def test_data_that_the_owner_does_not_name_are_refused(data):
+    volume = data.pop("volume")
+    notes, _ = noted(data, reads=("particles.position",))
+    told = r'Air is used in "Rain/Drops.move".*`task_data`'
+    with pytest.raises(AccessError, match=told), notes:
+        volume.local("pressure")
+
+
+def test_a_task_may_do_what_it_likes_with_what_it_makes(data):
+    notes, seen = noted(data, reads=("volume.pressure",))
+    with notes:
+        own = ParticleSystem(GridDomain(0.25), name="Own", dtype=np.float64)
+        own.append({"position": np.zeros((2, 3))}, ids=np.arange(2))
+        own.rebucketize()
+        with data["volume"].scratch("lent") as lent:
+            data["volume"].local(lent.name)[:] = 1.0
+    assert seen.runs == 1 and seen.touched == set()
+
+
+def test_declared_changes_pass_the_check(data):
+    declared = {"writes": ("particles.position",), "accumulates": ("volume.pressure",), "halo": 1}
+    notes, seen = noted(data, **declared)
+    access = access_to(data, **declared)
     access.begin()
-    access["particles.position"][:] += 1.0
-    access[name].reshape(-1)[7] = 1
-    with pytest.raises(AccessError, match=f'"{name}" was changed in "Rain/Drops.move"'):
-        access.end()
+    with notes:
+        access["particles.position"][:] += 1.0
+        access["volume.pressure"][:] += 1.0
+    access.end()
+    assert seen.changed == seen.touched == {"particles.position", "volume.pressure"}
+    notes, seen = noted(data, layout=("particles",))
+    with notes:
+        data["particles"].rebucketize()
+    assert seen.moved == {"particles"}
 
 
-def test_declared_changes_pass_the_check(data, monkeypatch):
-    monkeypatch.setenv("LOKI_CHECK_ACCESS", "1")
-    access = access_to(
-        data, writes=("particles.position",), accumulates=("volume.pressure",), halo=1
+def test_speaking_to_other_ranks_has_to_be_declared(data):
+    comm = ObservedCommunicator(SERIAL)
+    notes, _ = noted(data, comm)
+    with pytest.raises(AccessError, match=r'"Rain/Drops.move" speaks to other ranks'), notes:
+        comm.any(False)
+    for allowed in ({"communicates": True}, {"halo": 1}, {"layout": ("particles",)}):
+        notes, seen = noted(data, comm, **allowed)
+        with notes:
+            comm.any(False)
+        assert seen.spoke
+
+
+def test_what_is_declared_in_vain_is_told(data):
+    declared = Declaration(
+        reads=("particles.id", "particles.wet"),
+        writes=("particles.velocity",),
+        layout=("volume",),
+        communicates=True,
     )
-    access.begin()
-    access["particles.position"][:] += 1.0
-    access["volume.pressure"][:] += 1.0
-    access.end()
-    layout = access_to(data, layout=("particles",))
-    layout.begin()
-    data["particles"].rebucketize()
-    layout.end()
+    seen = Seen()
+    with TaskNotes(declared, data, "Rain/Drops.move", seen).taken(SERIAL):
+        data["particles"].local("id")
+        data["particles"].local("velocity")
+    assert seen.idle(declared) == {
+        "touches particles.wet",
+        "changes particles.velocity",
+        "moves volume",
+        "communicates",
+    }
 
 
-def test_the_check_also_works_without_elements(monkeypatch):
-    monkeypatch.setenv("LOKI_CHECK_ACCESS", "1")
+def test_the_check_also_works_without_elements():
     empty = ParticleSystem(GridDomain(1.0), name="Nothing")
-    access = Access(Declaration(reads=("particles.position",)), {"particles": empty}, "test")
-    access.begin()
-    access.end()
-
-
-def test_without_the_check_nothing_is_watched(data, monkeypatch):
-    monkeypatch.delenv("LOKI_CHECK_ACCESS", raising=False)
-    access = access_to(data, reads=("particles.velocity",))
-    access.begin()
-    access["particles.velocity"][:] = 1.0
-    access.end()
+    notes, seen = noted({"particles": empty}, reads=("particles.position",))
+    with notes:
+        empty.local("position")
+    assert seen.touched == {"particles.position"}
 
 
 def test_passes_cover_every_bucket_once(data):

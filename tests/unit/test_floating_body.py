@@ -9,7 +9,7 @@ import trimesh
 import loki_core as lk
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
-from tests.skeleton.floating_body import FloatingBody
+from tests.skeleton.floating_body import FloatingBody, announce
 from tests.skeleton.volume_scene import VolumeScene
 
 pytestmark = pytest.mark.compiles
@@ -46,6 +46,7 @@ def test_added_mass_of_a_ball():
         scene = immersed(ball(middle, radius), sides, (4, 4, 4))
         around = (middle - 1.5 * radius, middle + 1.5 * radius)
         body = FloatingBody(scene.item, *around, mass=1.0, velocity=(1.0, 0.0, 0.0))
+        announce(scene.solver)
         scene.run(Stage.UPDATE_COLLIDERS)
         scene.run(Stage.UPDATE_BOUNDARIES)
         body.mass = body.displaced_mass()
@@ -63,6 +64,7 @@ def test_a_ball_as_heavy_as_the_fluid_hangs_in_it():
     body = FloatingBody(
         scene.item, middle - 5 * H, middle + 5 * H, mass=1.0, velocity=(0.0, -1.0, 0.0)
     )
+    announce(scene.solver)
     scene.run(Stage.UPDATE_COLLIDERS)
     scene.run(Stage.UPDATE_BOUNDARIES)
     body.mass = body.displaced_mass()
@@ -95,6 +97,7 @@ def test_a_floating_box_has_its_draft():
     solver = lk.Solver(setup, {"water": lk.Points(water), "speck": speck})
     liquid, step = solver.object("Water"), Step(frame=1, time=0.0, dt=0.01, seed=0)
     body = FloatingBody(liquid, lower - 0.1 * H, upper + 0.1 * H, mass=1e9)
+    announce(solver)
     for stage in Stage:
         if stage.loop in ("substep", "newton") and stage.order < Stage.SOLVE_PRESSURE.order:
             solver.run_stage(stage, step)

@@ -6,6 +6,7 @@ collider_scene.py TARGET
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import numpy as np
 import trimesh
@@ -54,11 +55,22 @@ def define_air():
         def data(self):
             return {"volume": self.volume}
 
+        @property
+        def task_data(self):
+            fields = {f"collider{n}": one.volume for n, one in enumerate(self.colliders)}
+            return self.data | fields
+
         def need_solids(self):
             if "solid_velocity" not in self.volume.channels:
                 self.volume.add_channel("solid_velocity", components=3, location="face")
 
         def declare(self, name, stage, declaration):
+            if name == "update_boundaries":
+                fields = [
+                    (n, c) for n, one in enumerate(self.colliders) for c in one.volume.channels
+                ]
+                reads = tuple(f"collider{n}.{channel}" for n, channel in fields)
+                declaration = replace(declaration, reads=reads)
             return stage, declaration
 
         def ingest(self):

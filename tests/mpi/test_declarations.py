@@ -1,0 +1,38 @@
+"""Every Task declares what it does, and does what it declares; scenes run on two ranks."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import pkgutil
+from pathlib import Path
+
+import pytest
+
+import loki_core
+from tests.ranks import run_on_ranks
+
+SCRIPT = Path(__file__).parent / "scripts" / "declared_tasks.py"
+
+
+def all_tasks():
+    """Names of all methods of the core that are Tasks."""
+    found = set()
+    for module in pkgutil.walk_packages(loki_core.__path__, "loki_core."):
+        for _, kind in inspect.getmembers(importlib.import_module(module.name), inspect.isclass):
+            for name, method in vars(kind).items():
+                if hasattr(method, "__loki_task__"):
+                    found.add(f"{kind.__qualname__}.{name}")
+    return found
+
+
+@pytest.mark.mpi
+@pytest.mark.compiles
+def test_tasks_do_what_they_declare(tmp_path):
+    # What is done and not declared fails in the scenes themselves.
+    run_on_ranks(SCRIPT, 2, tmp_path / "tasks.json")
+    found = json.loads((tmp_path / "tasks.json").read_text())
+    assert set(found) == all_tasks()
+    idle = {name: one["idle"] for name, one in found.items() if one["idle"]}
+    assert idle == {}
