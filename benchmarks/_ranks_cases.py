@@ -3,7 +3,8 @@
     python -m loki_vfx.benchmarks._ranks_cases '{"scene": "smoke_plume", "warm": 4, "frames": 2}'
 
 A scene is an example of the gallery, or "box" and "wall", those of the gas and hair benchmarks, or
-"dust", particles in a box. What is found is that of all ranks: sums, or the largest of any.
+"dust", particles in a box, or "groom", strands that are attached. What is found is that of all
+ranks: sums, or the largest of any.
 """
 
 from __future__ import annotations
@@ -24,10 +25,12 @@ from loki_core.parallel.comm import Communicator, one_fails_all_fail, world
 from loki_core.parallel.observed import ObservedCommunicator
 from loki_vfx.benchmarks import gas, hair
 from loki_vfx.benchmarks._ghosts import DIRECTIONS, GhostAudit, find_border
+from loki_vfx.benchmarks._groom_case import groom
+from loki_vfx.benchmarks._held_bytes import held_bytes
 from loki_vfx.benchmarks._processes import answer
 
 #: The scene by which kernels are loaded before memory is measured.
-TINY = {"box": {"size": [16, 16, 16]}, "wall": {"strands": 16}}
+TINY = {"box": {"size": [16, 16, 16]}, "wall": {"strands": 16}, "groom": {"strands": 64}}
 
 
 def build(case: dict[str, Any]) -> tuple[lk.SolverSetup, dict[str, Any]]:
@@ -39,6 +42,8 @@ def build(case: dict[str, Any]) -> tuple[lk.SolverSetup, dict[str, Any]]:
         return hair.build({"vertices": 17, "substeps": 2, **case})
     if scene == "dust":
         return dust(int(case["count"]))
+    if scene == "groom":
+        return groom(int(case["strands"]))
     from loki_vfx.bridges.standalone.gallery import find_example
 
     built: tuple[lk.SolverSetup, dict[str, Any]] = find_example(scene).build(
@@ -145,7 +150,8 @@ def measure_memory(comm: ObservedCommunicator, case: dict[str, Any]) -> dict[str
     solver = lk.Solver(*build(case), comm=comm)
     solver.run(int(case["frames"]))
     growth = peak_resident_bytes() - before
-    return {"growth": comm.maximum(float(growth)), "counts": solver.counts()}
+    held = {name: comm.maximum(float(size)) for name, size in held_bytes(solver).items()}
+    return {"growth": comm.maximum(float(growth)), "counts": solver.counts(), "held": held}
 
 
 def measure_talk(comm: Communicator) -> dict[str, Any]:

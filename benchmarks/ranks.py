@@ -12,6 +12,7 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+
 from loki_vfx.benchmarks import _ranks_cases
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks._processes import ranks2_speedup, run_apart
@@ -33,6 +34,7 @@ def run(quick: bool) -> Figures:
         speed_figures({"plume": plume, "hair": hair}, size)
         | ghost_figures([plume | {"warm": 2, "frames": 2}, hair | {"warm": 1, "frames": 1}], size)
         | memory_figures(64 if quick else 128, 2000 if quick else 8000)
+        | groom_figures(4000 if quick else 200_000)
         | correctness_figures()
         | cost_figures(32 if quick else 64)
         | model_figures(32 if quick else 64)
@@ -102,6 +104,26 @@ def memory_figures(n: int, strands: int) -> Figures:
                 "lower",
                 f"{what}; fullest of 1, 2 and 4 ranks: {told} above Python and kernels",
             )
+    return figures
+
+
+def groom_figures(strands: int) -> Figures:
+    """Find what a rank keeps of a groom that is attached to a skin in motion."""
+    case = {"scene": "groom", "strands": strands, "memory": True, "frames": 1}
+    found = {ranks: run_apart(CASES, case, ranks=ranks) for ranks in (1, 2, 4)}
+    figures = {}
+    for ranks, one in found.items():
+        held = one["held"]
+        figures[f"groom_bytes_per_rank_{ranks}"] = figure(
+            held["all"],
+            "B",
+            None if ranks == 1 else 1.1 * found[1]["held"]["all"] / ranks,
+            "lower",
+            f"{strands:,} strands of 6 vertices, each attached: arrays of the fullest of {ranks} "
+            f"ranks after a frame, {1e-6 * held['joining']:.0f} MB of them of Attachments and "
+            f"{1e-6 * held['inputs']:.1f} MB of input streams; its peak is "
+            f"{1e-6 * one['growth']:.0f} MB above Python and kernels",
+        )
     return figures
 
 

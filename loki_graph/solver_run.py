@@ -72,7 +72,7 @@ class SolverRun:
                 f"{context.place}.cache is for a run of one rank, and there are "
                 f"{solver.comm.size}; a distributed run is cached by wtloki run"
             )
-        self._keep(solver.frame, solver.outputs())
+        self._keep(solver.frame, self._outputs(solver))
         return solver
 
     def cancel(self) -> None:
@@ -115,9 +115,16 @@ class SolverRun:
         """Compute frames in their order, up to and with a frame."""
         while self.solver.frame < frame:
             self.solver.advance_frame()
-            self._keep(self.solver.frame, self.solver.outputs())
+            self._keep(self.solver.frame, self._outputs(self.solver))
             if each_frame is not None:
                 each_frame(self.solver.frame)
+
+    @staticmethod
+    def _outputs(solver: Solver) -> Mapping[str, Any]:
+        """Whole Objects on every rank, for the nodes after the Solver Setup. Collective."""
+        from loki_vfx.serialization.rank_parts import share_streams
+
+        return share_streams(solver.comm, solver.outputs())
 
     def _known(self, frame: int) -> Mapping[str, Any] | None:
         if frame in self._kept:

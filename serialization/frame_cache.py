@@ -18,7 +18,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from loki_core.data.mesh import STREAM_TYPES, Stream, merge_streams
+from loki_core.data.mesh import STREAM_TYPES, Stream
+from loki_core.data.parts import join_parts
 from loki_core.errors import FormatError, InputError, did_you_mean
 from loki_core.operating_system import flush_folder
 from loki_vfx.serialization.atomic_file import (
@@ -300,7 +301,7 @@ class FrameCacheReader:
         return dict(self.index(frame)["statistics"])
 
     def read(self, frame: int, object_path: str) -> Any:
-        """Return the stream of an Object; parts are joined in the order of ranks."""
+        """Return the stream of an Object; parts of ranks are joined in the input's order."""
         objects = self.index(frame)["objects"]
         if object_path not in objects:
             hint = did_you_mean(object_path, objects)
@@ -312,10 +313,8 @@ class FrameCacheReader:
             if getattr(type(stream), "type_name", None) != entry["type"]:
                 raise FormatError(f"{path} holds no {entry['type']}, as its index says")
             parts.append(stream)
-        if len(parts) == 1:
-            return parts[0]
         try:
-            return merge_streams(parts)
+            return join_parts(parts)
         except InputError as error:
             raise FormatError(f'frame {frame}, "{object_path}": {error}') from error
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from loki_core.data.mesh import merge_streams
+from loki_core.data.parts import join_parts
 from loki_core.errors import Cancelled, InputError, LokiError
 from loki_vfx.bridges.live.buffer_pool import BufferPool
 from loki_vfx.bridges.live.protocol import Message, document_part, read_document
@@ -75,7 +75,7 @@ class Frame:
             if path not in self._parts:
                 raise InputError(f'frame {self.number} has no "{path}"; it has {self.objects}')
             shares = [decode(part_views(parts)) for parts in self._parts.pop(path)]
-            self._streams[path] = shares[0] if len(shares) == 1 else merge_streams(shares)
+            self._streams[path] = join_parts(shares)
         return self._streams[path]
 
     def streams(self) -> dict[str, Any]:

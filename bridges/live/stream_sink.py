@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
-from loki_core.data.mesh import merge_streams
 from loki_core.parallel.comm import Communicator
 from loki_vfx.bridges.live.worker_link import WorkerLink
-from loki_vfx.serialization.codec import encode, pack, unpack
+from loki_vfx.serialization.codec import encode
 from loki_vfx.serialization.frame_cache import Manifest
+from loki_vfx.serialization.rank_parts import gather_streams
 
 
 class StreamSink:
@@ -28,7 +26,7 @@ class StreamSink:
 
     def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None:
         """Gather a frame and hand it over. Collective."""
-        whole = self._gathered(streams)
+        whole = gather_streams(self._comm, streams)
         if self._link is not None:
             objects, parts = [], []
             for path, stream in whole.items():
@@ -37,15 +35,6 @@ class StreamSink:
                 parts += encoded
             self._link.send_result(frame, objects, statistics, parts)
         self._comm.patient_barrier()  # the client may take its time
-
-    def _gathered(self, streams: Mapping[str, Any]) -> dict[str, Any]:
-        if self._comm.size == 1:
-            return dict(streams)
-        packed = np.frombuffer(pack(dict(streams)), np.uint8)
-        shares = [unpack(part, label="a rank's part") for part in self._comm.gather(packed)]
-        if self._comm.rank != 0:
-            return {}
-        return {path: merge_streams([share[path] for share in shares]) for path in streams}
 
     def change(self, manifest: Manifest) -> None:
         """The next frame is of the changed setup; nothing else has to know."""

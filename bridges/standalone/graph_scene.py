@@ -139,7 +139,7 @@ class _AfterSolver:
         }
         self._graph = Graph(graph.name, nodes=nodes, connections=connections).with_settings(**clock)
         self._evaluator = Evaluator(self._graph, base_folder=folder, confined=confined)
-        self._paths = list(stand_ins)
+        self.paths = tuple(stand_ins)
         outputs = [self._graph.nodes[name] for name in self._graph.outputs().values()]
         direct = {one.target for one in used}
         self.only_passes_on = all(isinstance(one, Output) for one in outputs) and direct == set(
@@ -147,7 +147,7 @@ class _AfterSolver:
         )
 
     def __call__(self, frame: int, objects: Mapping[str, Any]) -> dict[str, Any]:
-        for path in self._paths:
+        for path in self.paths:
             if path not in objects:
                 raise GraphError(
                     f"{self._graph.name}: Object {path}, which an output needs, is inactive"

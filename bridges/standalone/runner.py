@@ -28,10 +28,11 @@ from loki_vfx.bridges.standalone.events import Listener
 from loki_vfx.bridges.standalone.folder_lock import FolderLock
 from loki_vfx.bridges.standalone.frame_sinks import CacheSink, FrameSink
 from loki_vfx.bridges.standalone.run_report import RunReport
-from loki_vfx.bridges.standalone.scene import After, Scene
+from loki_vfx.bridges.standalone.scene import AfterSolver, Scene
 from loki_vfx.bridges.standalone.versions import code_versions
 from loki_vfx.serialization.codec import pack_parts
 from loki_vfx.serialization.frame_cache import Manifest
+from loki_vfx.serialization.rank_parts import gather_streams
 
 UNITS = {"length": "m", "mass": "kg", "time": "s", "temperature": "K", "up": "+y"}
 
@@ -115,7 +116,7 @@ class Runner:
         comm: Communicator | None = None,
         listener: Listener | None = None,
         document: dict[str, Any] | None = None,
-        after: After | None = None,
+        after: AfterSolver | None = None,
         sink: FrameSink | None = None,
         conductor: Conductor | None = None,
     ) -> None:
@@ -145,7 +146,7 @@ class Runner:
         setup: SolverSetup,
         inputs: Mapping[str, Any],
         document: dict[str, Any] | None,
-        after: After | None,
+        after: AfterSolver | None,
     ) -> None:
         self.setup = setup
         self.inputs = inputs
@@ -373,12 +374,26 @@ class Runner:
         streams = solver.outputs()
         if self._after is None:
             return streams
-        if self.comm.size > 1 and not getattr(self._after, "only_passes_on", False):
-            raise InputError(
-                "nodes after the Solver Setup work on whole Objects, and each rank has a part; "
-                "run without --ranks, or connect outputs to the solver itself"
-            )
-        return self._after(solver.frame, streams)
+        if self.comm.size == 1 or self._after.only_passes_on:
+            return self._after(solver.frame, streams)
+        return self._after_all_ranks(solver.frame, streams, self._after)
+
+    def _after_all_ranks(
+        self, frame: int, streams: dict[str, Any], after: AfterSolver
+    ) -> dict[str, Any]:
+        """Let nodes work on whole Objects, which rank 0 gets; it has all outputs. Collective."""
+        whole = gather_streams(
+            self.comm, {path: streams[path] for path in after.paths if path in streams}
+        )
+        outputs: dict[str, Any] = {}
+        error: LokiError | None = None
+        if self.comm.rank == 0:
+            try:
+                outputs = after(frame, whole)
+            except LokiError as found:
+                error = found
+        self.comm.raise_together(error)
+        return outputs
 
     def _tell_start(self, solver: Solver, resumed: Resumed | None) -> None:
         self.report.tell(

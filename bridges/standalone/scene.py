@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from loki_core.behavior import Behavior
 from loki_core.errors import InputError
@@ -20,8 +20,21 @@ if TYPE_CHECKING:
     from loki_graph import Graph
 
 DEFAULT_FRAMES = 24
-After = Callable[[int, Mapping[str, Any]], dict[str, Any]]
 _RANGE = re.compile(r"(-?\d{1,8})-(-?\d{1,8})")
+
+
+class AfterSolver(Protocol):
+    """Turns the Objects of a frame, by path, into what is written.
+
+    Attributes:
+        paths: Objects that it needs.
+        only_passes_on: Whether a part of an Object goes through as it is.
+    """
+
+    paths: tuple[str, ...]
+    only_passes_on: bool
+
+    def __call__(self, frame: int, objects: Mapping[str, Any]) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,7 @@ class Scene:
     inputs: dict[str, Input] = field(default_factory=dict)
     frame_count: int = DEFAULT_FRAMES
     document: dict[str, Any] | None = None
-    after: After | None = None
+    after: AfterSolver | None = None
     description: str = ""
 
 

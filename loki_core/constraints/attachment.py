@@ -37,8 +37,10 @@ from loki_core.constraints.attachment_emission import (
 )
 from loki_core.constraints.constraint import ConstraintBehavior
 from loki_core.constraints.joining import JoiningConstraint
+from loki_core.constraints.shared_rows import Copies, Table, send_rows
 from loki_core.data.accessors import ChannelData, Declaration, split_name
-from loki_core.errors import SetupError, did_you_mean
+from loki_core.data.particle_directory import ParticleDirectory
+from loki_core.errors import InputError, SetupError, did_you_mean
 from loki_core.kernels.attachments import (
     attachment_gradients,
     evaluate_attachments,
@@ -164,7 +166,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     """Emits the pairs, and adds their energy.
 
     Attributes:
-        table: All pairs, alike on every rank: places on both sides, rest length and frames.
+        table: Pairs that touch bodies of this rank, ordered by number: places on both sides, rest
+            length and frames. Whoever has the source, or else the target, owns a pair.
     """
 
     components = 12
@@ -182,9 +185,10 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             None if item is not None else self._host(name)
             for item, name in zip(self.items, (behavior.source, behavior.target), strict=True)
         )
-        self.table: dict[str, Any] = {}
+        self.table: Table = {}
+        self._next_number = 0  # of the next pair that is found, the same on every rank
         self.anchors: list[Any] = []
-        self._whole: list[HostAnchors | None] = [None, None]  # of all pairs, where on a stream
+        self._on_hosts: list[HostAnchors | None] = [None, None]  # of the pairs on a stream
 
     def _host(self, name: str) -> HostGeometry:
         kind = type(self.behavior).__name__
@@ -241,26 +245,46 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def begin_step(self, step: Step) -> None:
         """Look for pairs, the first time or always; host geometry stands at the step's start."""
         places = [None if host is None else host.at(step, end=False) for host in self.hosts]
-        self._drop_dead()
+        self._settle()
         if not self.table or bool(self.settings.every_step):
             self._emit_pairs(places)
         self._move_hosts(places)
         self._find_rows()
 
-    def _drop_dead(self) -> None:
-        """Let particles that are not there any more take their pairs with them. Collective."""
-        if not self.table or self._renewed_for[0] == self.target.system.version:
-            return
-        count = len(self.table["length"])
-        alive = np.ones(count, bool)
-        for item, here in zip(self.items, self._pairs_here(), strict=True):
-            if item is not None and not _has_edges(item):
-                found = item.scope.domain.comm.all_gather(np.flatnonzero(here))
-                alive &= np.isin(np.arange(count), np.concatenate(found))
-        if not alive.all():
-            tension, friction = self.all_tension[alive], self.all_friction[alive]
-            self._take_table({name: values[alive] for name, values in self.table.items()})
-            self.all_tension[:], self.all_friction[:] = tension, friction
+    def _settle(self) -> None:
+        """Let pairs follow their bodies to other ranks; particles that died take theirs along.
+
+        Collective.
+        """
+        if self.table and self._renewed_for[0] != self.target.system.version:
+            self._spread(self._owned_rows())
+
+    def _owned_rows(self) -> Table:
+        """The pairs that this rank owns, with all that they remember."""
+        mine = self._is_mine
+        rows = {name: values[mine] for name, values in self.table.items()}
+        return {
+            **rows,
+            "tension": self.held_tension[mine],
+            "friction": self.held_friction[mine],
+        }
+
+    def _spread(self, rows: Table) -> None:
+        """Take pairs, each of which one rank has, to all ranks that they touch. Collective."""
+        comm = self.target.scope.domain.comm
+        ranks = np.full((2, len(rows["number"])), -1)
+        for side, item in enumerate(self.items):
+            if item is not None:
+                corner = np.ascontiguousarray(rows[f"{SIDES[side]}_corners"][:, 0])
+                ranks[side] = ParticleDirectory(item.particles).owners(corner)
+        alive = np.all([ranks[s] >= 0 for s in range(2) if self.items[s] is not None], axis=0)
+        there = [np.flatnonzero(alive & np.any(ranks == rank, axis=0)) for rank in range(comm.size)]
+        arrived = send_rows(comm, rows, there)
+        order = np.argsort(arrived["number"], kind="stable")
+        arrived = {name: values[order] for name, values in arrived.items()}
+        tension, friction = arrived.pop("tension"), arrived.pop("friction")
+        self._take_table(arrived)
+        self.held_tension[:], self.held_friction[:] = tension, friction
 
     def _find_rows(self) -> None:
         """Follow particles that changed rows and kept their numbers. Collective."""
@@ -273,16 +297,14 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         self._move_hosts([None if host is None else host.at(step, end=True) for host in self.hosts])
 
     def _move_hosts(self, places: list[Float | None]) -> None:
-        for anchors, place in zip(self._whole, places, strict=True):
+        for anchors, place in zip(self._on_hosts, places, strict=True):
             if anchors is not None and place is not None:
                 anchors.move(place)
 
     def _geometry(self, side: int, places: list[Float | None]) -> Geometry:
-        item, host, label = self.items[side], self.hosts[side], f"{self.path}.{SIDES[side]}"
+        item, host = self.items[side], self.hosts[side]
         if item is not None:
-            if not _has_edges(item):
-                return geometry_of_particles(item)
-            return geometry_of_solid(item, label=label)
+            return geometry_of_solid(item) if _has_edges(item) else geometry_of_particles(item)
         assert host is not None
         attached = attached_points(host.stream, label=host.label)
         place = places[side]
@@ -306,18 +328,30 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         )
         if first and found[0].count == 0:
             self.warning = self._why_nothing()
-        kept, fresh = self._matched(found, geometries)
-        if not first and len(fresh) == 0 and np.array_equal(kept, np.arange(len(self.all_tension))):
+        gone, fresh = self._matched(found, geometries)
+        if not first and len(fresh) == 0 and len(gone) == 0:
             return
-        new = self._new_pairs([spots[fresh] for spots in found], geometries, places)
-        tension, friction = self.all_tension[kept], self.all_friction[kept]
+        numbers = self._next_number + np.arange(len(fresh))
+        self._next_number += len(fresh)
+        mine = self._begins_here(found, geometries, fresh)
+        rows = self._new_pairs([spots[fresh[mine]] for spots in found], geometries, places)
+        rows["number"] = numbers[mine]
         if not first:
-            new = {
-                name: np.concatenate((values[kept], new[name]))
-                for name, values in self.table.items()
+            old = self._owned_rows()
+            kept = ~np.isin(old["number"], gone)
+            rows = {
+                name: np.concatenate((values[kept], rows[name])) for name, values in old.items()
             }
-        self._take_table(new)
-        self.all_tension[: len(kept)], self.all_friction[: len(kept)] = tension, friction
+        self._spread(rows)
+
+    def _begins_here(
+        self, found: tuple[Spots, Spots], geometries: list[Geometry], fresh: Int64
+    ) -> Int64:
+        """Which of the fresh pairs this rank owns."""
+        side = 0 if self.items[0] is not None else 1
+        geometry, primitive = geometries[side], found[side].primitive[fresh]
+        corner = geometry.named(geometry.primitives[primitive][:, 0])
+        return np.flatnonzero(np.isin(corner, self.items[side].particles.local("id")))
 
     def _why_nothing(self) -> str:
         settings = self.settings
@@ -330,17 +364,21 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def _matched(
         self, found: tuple[Spots, Spots], geometries: list[Geometry]
     ) -> tuple[Int64, Int64]:
-        """Rows of the table that are found again, and found pairs that are not in it."""
+        """Numbers of pairs that are not found again, and found ones that are new. Collective."""
         one, two = (g.named(spots.primitive) for g, spots in zip(geometries, found, strict=True))
         keys = _pair_keys(one, found[0].weights, two)
         if not self.table:
             return np.empty(0, np.int64), np.arange(len(keys))
-        table = self.table
-        old = _pair_keys(
-            table["source_primitive"], table["source_weights"], table["target_primitive"]
+        table, mine, comm = self.table, self._is_mine, self.target.scope.domain.comm
+        own = _pair_keys(
+            table["source_primitive"][mine], table["source_weights"][mine],
+            table["target_primitive"][mine],
+        )  # fmt: skip
+        old, numbers = (
+            np.concatenate(comm.all_gather(np.ascontiguousarray(one)))
+            for one in (own, table["number"][mine])
         )
-        kept = np.flatnonzero(np.isin(old, keys))
-        return kept, np.flatnonzero(~np.isin(keys, old))
+        return numbers[~np.isin(old, keys)], np.flatnonzero(~np.isin(keys, old))
 
     def _new_pairs(
         self, spots: list[Spots], geometries: list[Geometry], places: list[Float | None]
@@ -355,11 +393,13 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             new[f"{name}_weights"] = spots[side].weights
             new[f"{name}_tangent"] = np.zeros((count, 3))
             new[f"{name}_director"] = np.zeros((count, 3))
-        anchors = [self._anchors(side, new, np.arange(count)) for side in range(2)]
+        anchors = [self._anchors(side, new) for side in range(2)]
         for one, place in zip(anchors, places, strict=True):
             if place is not None:
                 one.move(place)
         (source, source_axes), (target, axes) = (one.locate() for one in anchors)
+        for name in SIDES:  # axes are carried along from the first step on
+            new[f"{name}_tangent"][:] = new[f"{name}_director"][:] = 0.0
         least = NO_LENGTH * self.target.scope.domain.bucket_size
         turn, length = _rest_frames(source - target, axes, least)
         frame = np.einsum("nij,nja->nia", turn, axes)
@@ -368,24 +408,27 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         new["length"] = length if given is None else np.full(count, float(given))
         new["has_length"] = new["length"] > least
         new["rest"] = np.einsum("nka,nia->nki", source_axes, frame)
+        new["tension"] = np.zeros((count, self.components))
+        new["friction"] = np.zeros((count, self.rubbing))
         return new
 
-    def _take_table(self, table: dict[str, Any]) -> None:
+    def _take_table(self, table: Table) -> None:
+        """Let these pairs be those that touch this rank."""
         self.table = table
         self.emission += 1
-        self.forget(len(table["length"]))
-        self._whole = [
-            self._anchors(side, table, None) if self.items[side] is None else None
-            for side in range(2)
+        self.forget(len(table["number"]))
+        here = self._pairs_here()
+        self._is_mine = here[0 if self.items[0] is not None else 1]
+        self._on_hosts = [
+            self._anchors(side, table) if self.items[side] is None else None for side in range(2)
         ]
 
-    def _anchors(self, side: int, table: dict[str, Any], rows: Int64 | None) -> Any:
-        """Anchors of some pairs, all where rows is None; collective for Objects."""
+    def _anchors(self, side: int, table: Table) -> Any:
+        """Anchors of pairs; collective for Objects."""
         name, item = SIDES[side], self.items[side]
 
         def column(kind: str) -> Any:
-            values = table[f"{name}_{kind}"]
-            return values if rows is None else values[rows]
+            return table[f"{name}_{kind}"]
 
         corners, weights = column("corners"), column("weights")
         if item is None:
@@ -398,23 +441,27 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def find_joined(self) -> None:
         """Take the pairs that have a side on this rank."""
-        table, here = self.table, self._pairs_here()
-        self.numbers = np.flatnonzero(here.any(axis=0))
-        self.is_owner = here[0 if self.items[0] is not None else 1][self.numbers]
-        self.anchors = []
-        for side in range(2):
-            whole = self._whole[side]
-            if whole is not None:
-                whole.rows = self.numbers
-                self.anchors.append(whole)
-            else:
-                self.anchors.append(self._anchors(side, table, self.numbers))
+        table = self.table
+        self.numbers, self.is_owner = table["number"], self._is_mine
+        self.copies = self._find_copies()
+        self.anchors = [
+            on_host if on_host is not None else self._anchors(side, table)
+            for side, on_host in enumerate(self._on_hosts)
+        ]
         row = self.target.system.first_row
         self.global_dofs = np.concatenate([one.dofs(row) for one in self.anchors], axis=1)
         names = ("turn", "length", "rest", "has_length")
         self._turn, self._length, self._rest, self._has_length = (
-            np.ascontiguousarray(table[name][self.numbers]) for name in names
+            np.ascontiguousarray(table[name]) for name in names
         )
+
+    def _find_copies(self) -> Copies:
+        """Ask who owns the pairs that only end here. Collective."""
+        side = 0 if self.items[0] is not None else 1
+        particles = self.items[side].particles
+        corner = self.table[f"{SIDES[side]}_corners"][~self.is_owner, 0]
+        owners = ParticleDirectory(particles).owners(np.ascontiguousarray(corner))
+        return Copies(particles.domain.comm, self.numbers, self.is_owner, owners)
 
     def _pairs_here(self) -> NDArray[np.bool_]:
         """Which pairs have their source, and their target, on this rank, [2, count]."""
@@ -489,14 +536,13 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     # -- state -----------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """Pairs, what they remember, and where host geometry is."""
+        """Pairs of this rank, what they remember, and where host geometry is."""
         state: dict[str, Any] = {
             "hosts": {n: h.state() for n, h in zip(SIDES, self.hosts, strict=True) if h is not None}
         }
         if self.table:
-            state["table"] = {name: values.copy() for name, values in self.table.items()}
-            state["tension"] = self.all_tension.copy()
-            state["friction"] = self.all_friction.copy()
+            state["elements"] = self._owned_rows()
+            state["next_number"] = self._next_number
         return state
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -507,8 +553,17 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             if host is not None and name in state.get("hosts", {}):
                 host.restore(state["hosts"][name])
         if "table" in state:
-            self._take_table({name: np.array(one) for name, one in state["table"].items()})
-            self.all_tension[:], self.all_friction[:] = state["tension"], state["friction"]
+            raise InputError(
+                f"{self.path}: the state is of an earlier version of Loki, which kept attached "
+                "pairs in another way; start the run again"
+            )
+        if "elements" in state:
+            rows = {name: np.array(one) for name, one in state["elements"].items()}
+            self._next_number = int(state["next_number"])
+            tension, friction = rows.pop("tension"), rows.pop("friction")
+            self._take_table(rows)
+            self.held_tension[:], self.held_friction[:] = tension, friction
+            self._is_mine = np.ones(len(self._is_mine), bool)  # until they find their ranks
 
 
 def _has_edges(item: Any) -> bool:

@@ -110,20 +110,23 @@ def attached_points(stream: Any, *, label: str) -> NDArray[np.bool_]:
     return np.asarray(given != 0)
 
 
-def geometry_of_solid(item: Any, *, label: str) -> Geometry:
+def geometry_of_solid(item: Any) -> Geometry:
     """A Curves Object as it is now, whole on every rank. Collective."""
-    stream, comm = item.topology, item.scope.domain.comm
-    ids = np.concatenate(comm.all_gather(np.ascontiguousarray(item.particles.local("id"))))
-    local = np.ascontiguousarray(item.particles.local("position")).reshape(-1)
-    places = np.empty((len(ids), 3))
-    places[ids] = np.concatenate(comm.all_gather(local)).reshape(-1, 3)
-    edges = curve_edges(stream.offsets, stream.closed)
-    bodies = stream.curve_of_point().astype(np.int64)
-    return Geometry(places, edges, bodies, attached_points(stream, label=label))
+    strands, (_, places, attached) = item.topology, _gathered(item)
+    edges = curve_edges(strands.offsets, strands.closed)
+    bodies = np.repeat(np.arange(strands.primitive_count), strands.sizes)
+    return Geometry(places, edges, bodies, attached)
 
 
 def geometry_of_particles(item: Any) -> Geometry:
     """A Particle Object as it is now, whole on every rank, in the order of ids. Collective."""
+    ids, places, attached = _gathered(item)
+    own = np.arange(len(ids), dtype=np.int64)
+    return Geometry(places, own[:, None], own, attached, ids)
+
+
+def _gathered(item: Any) -> tuple[Int64, Float, NDArray[np.bool_]]:
+    """Ids of all points in their order, places, and which take part. Collective."""
     particles, comm = item.particles, item.scope.domain.comm
     parts = [particles.local("id"), particles.local("position").reshape(-1)]
     if "attached" in particles.channels:
@@ -138,9 +141,7 @@ def geometry_of_particles(item: Any) -> Geometry:
     )
     order, count = np.argsort(ids), len(ids)
     chosen = attached[0][order] if attached else np.ones(count, bool)
-    places = flat.reshape(-1, 3)[order]
-    own = np.arange(count, dtype=np.int64)
-    return Geometry(places, own[:, None], own, chosen, ids[order])
+    return ids[order], flat.reshape(-1, 3)[order], chosen
 
 
 def find_pairs(

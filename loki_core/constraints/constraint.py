@@ -313,8 +313,8 @@ class Constraint(Action[SolidTarget]):
         """Find the elements where bodies changed, and their values at the start of the step."""
         if self.elements_version != self.target.system.version:
             self._renew_elements()
-        found_for = (id(self.settings), self.target.parameter_version)
-        if self._stiffness_of != found_for or self.target.paints:
+        found_for = (self.settings, self.target.parameters_version(self.behavior))
+        if self._stiffness_of != found_for:
             self.k, self.k_step = self.stiffness_in_use()
             self._stiffness_of = found_for
         if self.has_damping:

@@ -1,8 +1,8 @@
 """Joining Constraint: a Constraint whose elements reach over several bodies, on any ranks.
 
-Elements are known by numbers that all ranks agree on, and each rank evaluates those that touch its
-bodies. Forces and matrices are summed by `objects/couplings.py`. What an element remembers between
-steps is kept in arrays over all elements, alike on every rank, so bodies may change ranks.
+Elements are known by numbers that all ranks agree on, and each rank has and evaluates those that
+touch its bodies. Forces and matrices are summed by `objects/couplings.py`. What an element
+remembers between steps is its owner's, and others that have it too take it from there.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.constraints.constraint import Constraint, Elements, Float
+from loki_core.constraints.shared_rows import Copies
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
 from loki_core.kernels.constraint_assembly import (
@@ -44,7 +45,8 @@ class JoiningConstraint(Constraint[Unknowns]):
         is_owner: Which of them this rank counts where all ranks add up, [n].
         coupled: Where they enter the joint system; the system sets it.
         emission: Changes when other elements are emitted.
-        all_tension, all_friction: Of all elements, after the last step, [count, components].
+        held_tension, held_friction: Of this rank's elements, after the last step, [n, components].
+        copies: Of its elements, those that other ranks own; `find_joined` sets it.
     """
 
     joins_bodies: ClassVar[bool] = True
@@ -54,6 +56,7 @@ class JoiningConstraint(Constraint[Unknowns]):
     numbers: Int64
     is_owner: NDArray[np.bool_]
     coupled: CoupledElements
+    copies: Copies
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
 
@@ -62,9 +65,9 @@ class JoiningConstraint(Constraint[Unknowns]):
         self.forget(0)
 
     def forget(self, count: int) -> None:
-        """Begin anew with this many elements, without memory."""
-        self.all_tension = np.zeros((count, self.components))
-        self.all_friction = np.zeros((count, self.rubbing))
+        """Begin anew with this many elements here, without memory."""
+        self.held_tension = np.zeros((count, self.components))
+        self.held_friction = np.zeros((count, self.rubbing))
 
     # -- the author's part -----------------------------------------------------------------
 
@@ -112,10 +115,10 @@ class JoiningConstraint(Constraint[Unknowns]):
         self.elements_version = version
         n, d = self.global_dofs.shape
         self._forces, self._matrices = np.zeros((n, d)), np.zeros((n, d, d))
-        self._solved = self.all_tension[self.numbers]
+        self._solved = self.held_tension.copy()
 
     def find_elements(self) -> Elements:
-        """Set `numbers`, `global_dofs` and `is_owner` by `find_joined`. Collective."""
+        """Set `numbers`, `global_dofs`, `is_owner` and `copies` by `find_joined`. Collective."""
         self.find_joined()
         none = np.zeros(1, np.int64)
         return Elements(none, self.global_dofs.astype(np.int32), np.arange(len(self.numbers)))
@@ -216,8 +219,8 @@ class JoiningConstraint(Constraint[Unknowns]):
         """Arguments of the kernels from the stiffness on."""
         limit = np.array([float(self.settings.friction)])
         sigma = np.array([float(self.settings.friction_stiffness)])
-        memory = self.all_friction[self.numbers]
-        return np.zeros((1, self.rubbing)), 0, np.zeros(1), 0, memory, limit, 0, sigma, 0, 1
+        none = np.zeros((1, self.rubbing))
+        return none, 0, np.zeros(1), 0, self.held_friction, limit, 0, sigma, 0, 1
 
     def _rubbing_part(self, values: Float) -> Float:
         return np.ascontiguousarray(values[:, : self.rubbing])
@@ -233,23 +236,13 @@ class JoiningConstraint(Constraint[Unknowns]):
         if self.has_friction:
             self.evaluate_only(self.value)
             kept.append(self._respond(step.dt))
-        numbers, rows = self._shared(np.concatenate(kept, axis=1))
-        self.all_tension[numbers] = rows[:, : self.components]
+        rows = self.from_owners(np.concatenate(kept, axis=1))
+        self._solved[:] = self.held_tension[:] = rows[:, : self.components]
         if self.has_friction:
-            self.all_friction[numbers] = rows[:, self.components :]
+            self.held_friction[:] = rows[:, self.components :]
 
     def from_owners(self, rows: Float) -> Float:
         """Rows of this rank's elements [n, c] as their owners have them. Collective."""
         if self.target.scope.domain.comm.size == 1:
             return rows
-        numbers, shared = self._shared(rows)
-        order = np.argsort(numbers, kind="stable")
-        found: Float = shared[order][np.searchsorted(numbers[order], self.numbers)]
-        return found
-
-    def _shared(self, rows: Float) -> tuple[Int64, Float]:
-        """Rows [n, c] of all ranks' elements, each once, and their numbers. Collective."""
-        comm, mine = self.target.scope.domain.comm, self.is_owner
-        numbers = np.concatenate(comm.all_gather(np.ascontiguousarray(self.numbers[mine])))
-        flat = np.concatenate(comm.all_gather(np.ascontiguousarray(rows[mine]).reshape(-1)))
-        return numbers, flat.reshape(-1, rows.shape[1])
+        return self.copies.refresh(rows)

@@ -47,18 +47,29 @@ class ParticleDirectory:
 
     def locate(self, ids: Int64) -> tuple[Int64, Int64]:
         """Owner rank and row of each particle. Collective."""
+        owners, rows, asked, answers = self._ask(ids)
+        self.particles.domain.comm.raise_together(self._complain(asked, answers))
+        return owners, rows
+
+    def owners(self, ids: Int64) -> Int64:
+        """Rank of each particle, -1 of those that are not there any more. Collective."""
+        return self._ask(ids)[0]
+
+    def _ask(self, ids: Int64) -> tuple[Int64, Int64, list[Int64], list[Int64]]:
+        """Owner rank and row, or -1, and what was asked and answered here. Collective."""
         comm = self.particles.domain.comm
         home = ids % comm.size
         by_home = [np.flatnonzero(home == rank) for rank in range(comm.size)]
         asked = comm.all_to_all([ids[chosen] for chosen in by_home])
         answers = [self._look_up(wanted) for wanted in asked]
-        comm.raise_together(self._complain(asked, answers))
-        owner_parts = comm.all_to_all([self._owners[places] for places in answers])
-        row_parts = comm.all_to_all([self._rows[places] for places in answers])
+        owner_parts, row_parts = (
+            comm.all_to_all([np.append(known, -1)[places] for places in answers])
+            for known in (self._owners, self._rows)
+        )
         owners, rows = np.empty(len(ids), np.int64), np.empty(len(ids), np.int64)
         for rank, chosen in enumerate(by_home):
             owners[chosen], rows[chosen] = owner_parts[rank], row_parts[rank]
-        return owners, rows
+        return owners, rows, asked, answers
 
     def _look_up(self, wanted: Int64) -> Int64:
         places = np.searchsorted(self._ids, wanted)

@@ -45,6 +45,7 @@ class ParticleChannel:
         default: What new particles get when nothing is given.
         values: Storage, shape [capacity, *shape].
         ghosts_current: Whether the ghosts equal their owners.
+        version: Changes whenever somebody says that values were written.
         is_scratch: Whether it means nothing from one substep to the next: it is not part of a
             state, not sorted, and has no storage until it is asked for.
     """
@@ -55,6 +56,7 @@ class ParticleChannel:
     default: Any
     values: Array = field(repr=False)
     ghosts_current: bool = True
+    version: int = 0
     is_scratch: bool = False
 
     @property
@@ -187,7 +189,9 @@ class ParticleSystem:
         """Note that local values changed, so that the ghosts elsewhere are stale."""
         if notes.running is not None:
             notes.running.note_write(self, name)
-        self.channel(name).ghosts_current = False
+        channel = self.channel(name)
+        channel.ghosts_current = False
+        channel.version += 1
 
     # -- particles come and go -------------------------------------------------------------
 

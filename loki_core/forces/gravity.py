@@ -35,7 +35,10 @@ class GravityAction(Force, behavior=GravityForce):
 
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """Everything falls alike: a volume weighs this against the ambient air at once."""
-        return np.array(self.settings.acceleration, np.float64)
+        g: NDArray[np.float64] = self.target.of_object(
+            self.behavior, "acceleration", label=self.path
+        )
+        return g
 
     def evaluate(
         self, points: ForcePoints, force: NDArray[Any], jacobian: NDArray[Any] | None

@@ -235,12 +235,11 @@ class HostAnchors:
     def __init__(self, corners: Int64, weights: Float, tangents: Float, directors: Float) -> None:
         self.corners, self.weights = corners, weights
         self._tangents, self._directors = tangents, directors
-        self.rows: Int64 = np.arange(len(corners))
         self._found: tuple[Float, Float] = (np.zeros((0, 3)), np.zeros((0, 3, 3)))
 
     def dofs(self, first_row: int) -> Int64:
         """None."""
-        return np.empty((len(self.rows), 0), np.int64)
+        return np.empty((len(self.corners), 0), np.int64)
 
     def move(self, places: Float) -> None:
         """Take the places of all points of the geometry, [points, 3]."""
@@ -266,9 +265,8 @@ class HostAnchors:
         return np.stack((tangent, self._directors, second), axis=1)
 
     def locate(self) -> tuple[Float, Float]:
-        """Places [n, 3] and axes [n, 3, 3] at the last `move`, of the chosen rows."""
-        place, axes = self._found
-        return place[self.rows], axes[self.rows]
+        """Places [n, 3] and axes [n, 3, 3] at the last `move`."""
+        return self._found
 
     def chain(
         self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int

@@ -15,6 +15,7 @@ the other edge: then a clamp is where the free part begins, to second order.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -41,9 +42,18 @@ from loki_core.kernels.rod_motion import (
 from loki_core.objects.capabilities import Joints
 from loki_core.objects.motion import Piece, motion_samples
 from loki_core.objects.object import Scope
+from loki_core.objects.override_channels import override_names, take_painted
 from loki_core.objects.point_channels import PointChannels
-from loki_core.objects.rod_clamps import goals, pin, start_goals, take_goals, turn_clamps
+from loki_core.objects.rod_clamps import (
+    goals,
+    input_places,
+    pin,
+    start_goals,
+    take_goals,
+    turn_clamps,
+)
 from loki_core.objects.solid import Solid
+from loki_core.objects.strands import Strands
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
@@ -55,6 +65,8 @@ ROOTS = ("clamped", "pinned", "free")
 STRANDS_PER_BUCKET = 8
 #: Length over that of first order, beyond which a step's second-order stretch is taken back.
 LONGEST = 1.25
+#: Parameters of the cross-section, which masses follow from.
+SECTION = ("radius", "aspect", "density")
 #: Channels that the Object makes itself; all others of the input are the user's.
 OWN_CHANNELS = (
     "id",
@@ -167,6 +179,7 @@ class Rods(Solid, Joints):
     closed: NDArray[np.uint8]
     strands: Int64
     edge_dof: Int64
+    lets_input_go = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -190,12 +203,13 @@ class Rods(Solid, Joints):
         for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
             self.joints.add_channel(name, np.float64, shape)
         self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
-        self.topology: Curves
-        self._start_stream: Curves
+        self.topology: Strands
+        self._paints_radius = False
+        self._sample_count = 0  # places of points on their way through the frame
+        self._start_positions: Any = None  # of the input, while it is there
         self._frame_has_goals = False  # whether those of the frame under way are known
         self._volumes: NDArray[np.float64] = np.zeros(0)
         self._volumes_of: Any = None  # what they were found for
-        self._volumes_with: Any = None
         self._overshot = False
 
     @property
@@ -207,8 +221,10 @@ class Rods(Solid, Joints):
     def ingest(self) -> None:
         """Take the input's strands, each rank a share; they find their ranks."""
         stream = self._stream(self.scope.inputs)
-        self.topology = self._start_stream = stream
-        self.details = dict(stream.channels["detail"].items())
+        self._take(stream)
+        self._start_positions = weakref.ref(stream.positions)
+        self.overrides.add(("attached",), stream)
+        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
         label = self._input_label
         self._refuse_short(stream, label)
         self._refuse_normals(stream)
@@ -216,8 +232,15 @@ class Rods(Solid, Joints):
         mine = np.arange(strands * comm.rank // comm.size, strands * (comm.rank + 1) // comm.size)
         self._append(stream, mine)
         self.redistribute()
+        self._measure_lengths()
         self._weigh()
+        pin(self, stream)
         self._take_rest_shape()
+
+    def _take(self, stream: Curves) -> None:
+        """Keep of a frame's input what the frame needs of it."""
+        self.topology = Strands.of(stream)
+        self._paints_radius = "radius" in stream.channels["point"]
 
     @property
     def _input_label(self) -> str:
@@ -248,8 +271,7 @@ class Rods(Solid, Joints):
 
     def _append(self, stream: Curves, strands: Int64) -> None:
         """Add these strands of the stream; ids are the stream's own numbers."""
-        sizes = np.diff(stream.offsets).astype(np.int64)
-        closed = self._closed_flags(stream)
+        sizes, closed = self.topology.sizes, self.topology.closes
         edge_counts, joint_counts = sizes - 1 + closed, np.maximum(sizes - 2 + 2 * closed, 0)
         body, ids = _members(strands, sizes)
         position = self.scope.domain.to_relative(stream.positions[ids])
@@ -285,11 +307,6 @@ class Rods(Solid, Joints):
             label = f'{self._input_label}: primitive channel "normal"'
             check_values(normal, (3,), label=label)
 
-    @staticmethod
-    def _closed_flags(stream: Curves) -> Int64:
-        """Whether each strand closes; two points cannot."""
-        return (stream.closed & (np.diff(stream.offsets) > 2)).astype(np.int64)
-
     def redistribute(self) -> None:
         """Move whole strands to their ranks. Collective."""
         bodies, owners_of_bodies = self.bodies(), self.owners()  # bodies ascend, as ids do
@@ -305,10 +322,9 @@ class Rods(Solid, Joints):
 
     def _find_strands(self) -> None:
         """Offsets of the local strands, after bodies came or went."""
-        stream, bodies = self.topology, self.bodies()
+        bodies = self.bodies()
         self.strands = bodies
-        sizes = np.diff(stream.offsets).astype(np.int64)[bodies]
-        closed = self._closed_flags(stream)[bodies]
+        sizes, closed = self.topology.sizes[bodies], self.topology.closes[bodies]
         self.closed = closed.astype(np.uint8)
         self.offsets = _cumulative(sizes)
         self.edge_offsets = _cumulative(sizes - 1 + closed)
@@ -340,9 +356,7 @@ class Rods(Solid, Joints):
     ) -> Resolved:
         """A parameter for every local vertex, now or at a time; strands may override it too."""
         bodies = self.strands
-        primitive = {
-            key: array[bodies] for key, array in self.topology.channels["primitive"].items()
-        }
+        primitive = {key: array[bodies] for key, array in self.topology.channels.items()}
         strand_of_vertex = np.repeat(np.arange(len(bodies)), np.diff(self.offsets))
         return resolve(
             behavior,
@@ -377,7 +391,7 @@ class Rods(Solid, Joints):
         return values
 
     def _is_painted(self, behavior: Behavior, name: str) -> bool:
-        places = (self.details, self.topology.channels["primitive"], self.vertex_channels())
+        places = (self.details, self.topology.channels, self.vertex_channels())
         names = channel_names(type(behavior), name)
         return any(one in place for one in names for place in places)
 
@@ -394,13 +408,16 @@ class Rods(Solid, Joints):
         means: NDArray[np.float64] = 0.5 * values[self.edge_vertices].sum(axis=1)
         return means
 
+    def _measure_lengths(self) -> None:
+        """Lengths at rest are those of the start."""
+        ends = self.particles.local("position")[self.edge_vertices]
+        self.edges.local("rest_length")[:] = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+
     def _weigh(self) -> None:
-        """Lengths at rest, masses and moments of inertia."""
+        """Radii, masses and moments of inertia, by the lengths at rest."""
         particles, edges = self.particles, self.edges
         particles.local("radius")[:] = self._own("radius")
-        ends = particles.local("position")[self.edge_vertices]
-        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
-        edges.local("rest_length")[:] = length
+        length = edges.local("rest_length")
         first, second = self.half_axes()
         area = self.on_edges(np.pi * first * second)
         line = self.on_edges(self._own("density")) * area
@@ -410,7 +427,9 @@ class Rods(Solid, Joints):
         particles.local("mass")[:] = mass
         square = self.on_edges(first**2 + second**2)
         edges.local("inertia")[:] = 0.25 * line * length * square
-        pin(self, self._stream(self.scope.inputs))
+        for system, names in ((particles, ("radius", "mass")), (edges, ("inertia",))):
+            for name in names:
+                system.mark_written(name)
 
     def _take_rest_shape(self) -> None:
         """Frames of the start, and the strains that are without stress."""
@@ -432,11 +451,11 @@ class Rods(Solid, Joints):
 
     def _turn_to_normals(self) -> None:
         """Let the first material axis of every strand's first edge point along its `normal`."""
-        stream = self.topology
-        if "normal" not in stream.channels["primitive"]:
+        given = self.topology.channels.get("normal")
+        if given is None:
             return
         edges = self.edges
-        normal = stream.channels["primitive"]["normal"][self.bodies()].astype(np.float64)
+        normal = given[self.bodies()].astype(np.float64)
         roots = self.edge_offsets[:-1]
         tangent, reference = edges.local("tangent")[roots], edges.local("reference")[roots]
         second = np.cross(tangent, reference)
@@ -456,9 +475,7 @@ class Rods(Solid, Joints):
         """Prescribed points go where the input's points are at the end of the frame."""
         super().update_input(inputs)
         stream = self._stream(inputs)
-        if stream.point_count != self.topology.point_count or not np.array_equal(
-            stream.offsets, self.topology.offsets
-        ):
+        if not self.topology.is_like(stream):
             raise InputError(
                 f"{self._input_label} has {stream.primitive_count} curves of "
                 f"{stream.point_count} points now, and {self.topology.primitive_count} of "
@@ -467,11 +484,39 @@ class Rods(Solid, Joints):
         self._refuse_short(stream, self._input_label)
         self._refuse_normals(stream)
         start_goals(self)
-        self.topology = stream
+        self._take(stream)
         if not self._frame_has_goals:  # else the same input comes again, after a restart
-            take_goals(self)
+            take_goals(self, stream)
             self._frame_has_goals = True
+        self._take_samples(stream)
         pin(self, stream)
+
+    def _take_samples(self, stream: Curves) -> None:
+        """Keep places of the local points on their way through the frame, if there are any."""
+        came_no_way = stream.positions is self._start_positions()
+        samples = [] if came_no_way else motion_samples(stream, label=self._input_label)
+        self._sample_count = len(samples)
+        for number, sample in enumerate(samples, 1):
+            self.particles.add_channel(f"motion_{number}", np.float64, (3,))
+            self.particles.local(f"motion_{number}")[:] = input_places(self, sample)
+
+    def overriding_stream(self) -> Curves:
+        return self._stream(self.scope.inputs)
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Follow what is painted on points, by id; a new cross-section has a new mass."""
+        super().take_overrides(stream, changed)
+        names = {name for some in changed.values() for name in some}
+        is_heavier = bool(names.intersection(override_names(type(self.behavior), *SECTION)))
+        painted = [name for name in changed["point"] if name != "radius"]
+        if is_heavier and self._paints_radius:  # else it would be scaled twice
+            painted.append("radius")
+        rows = self.particles.local("id")
+        take_painted(
+            self.particles, np.arange(len(rows)), stream, rows, painted, label=self._input_label
+        )
+        if is_heavier:
+            self._weigh()
 
     @task(Stage.FRAME_END)
     def end_frame(self, access: Access, step: Step) -> None:
@@ -479,11 +524,8 @@ class Rods(Solid, Joints):
         self._frame_has_goals = False
 
     def motion_samples(self) -> list[Array]:
-        """Places of the input's points on their way through the frame, if it has them."""
-        stream = self.topology
-        if stream is self._start_stream:
-            return []  # which has come no way
-        return motion_samples(stream, label=self._input_label)
+        """Places of prescribed points on their way through the frame, if the input has them."""
+        return [self.particles.local(f"motion_{n + 1}") for n in range(self._sample_count)]
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -691,12 +733,11 @@ class Rods(Solid, Joints):
 
     def point_volumes(self) -> NDArray[np.float64]:
         """Pieces of the strands."""
-        known = (self.particles.layout_version, self.parameter_version)
-        changed = known != self._volumes_of or self.settings is not self._volumes_with
-        if changed or self.paints:
+        known = self.parameters_version(self.behavior)
+        if known != self._volumes_of:
             first, second = self.half_axes()
             self._volumes = np.pi * first * second * self.filaments()[1]
-            self._volumes_of, self._volumes_with = known, self.settings
+            self._volumes_of = known
         return self._volumes
 
     def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -734,14 +775,11 @@ class Rods(Solid, Joints):
         )
 
     def vertex_channels(self) -> Mapping[str, Array]:
-        own = tuple(name for name in OWN_CHANNELS if name != "radius" or not self._paints_radius)
         present = self.particles.channels
-        names = [name for name in present if name not in own and name != "pinned"]
-        return PointChannels(self.particles, names)
-
-    @property
-    def _paints_radius(self) -> bool:
-        return "radius" in self.topology.channels["point"]
+        own = {*OWN_CHANNELS, "pinned", *motion_channels(present)}
+        if self._paints_radius:
+            own.remove("radius")
+        return PointChannels(self.particles, [name for name in present if name not in own])
 
     def output(self) -> Curves:
         """Strands in world space with velocities, radii and the user's channels."""
@@ -751,7 +789,7 @@ class Rods(Solid, Joints):
         for name in dict.fromkeys((*OUTPUT_CHANNELS, *self.vertex_channels())):
             curves.set_channel("point", name, particles.local(name).copy())
         bodies = self.bodies()
-        for name, array in self.topology.channels["primitive"].items():
+        for name, array in self.topology.channels.items():
             curves.set_channel("primitive", name, array[bodies])
         curves.set_channel("primitive", "strand", bodies)
         for name, array in self.details.items():

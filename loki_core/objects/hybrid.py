@@ -41,6 +41,7 @@ from loki_core.objects.liquid_seeding import seed
 from loki_core.objects.liquid_spray import LiquidSpray
 from loki_core.objects.narrow_band import NarrowBand
 from loki_core.objects.object import Object, Scope
+from loki_core.objects.override_channels import InputPoints, take_painted
 from loki_core.objects.particle_state import (
     implausible_particle,
     kept_count,
@@ -161,6 +162,7 @@ class Hybrid(Fluid, Liquid):
             self._add("deep", dtype=np.uint8)
             self._add("carried_velocity", components=3)
         self.free_bodies = FreeBodies(self)
+        self.input_points: InputPoints | None = None
         self.liquid_sources: list[Any] = []
         self.liquid_sinks: list[Any] = []
         self.surface_forces: list[Any] = []
@@ -222,7 +224,9 @@ class Hybrid(Fluid, Liquid):
         if self.keeps_start:
             self._add("start_velocity", components=3, derived=True)
         if self.behavior.input is not None:
-            seed(self, self.scope.inputs[self.behavior.input])
+            stream = self.scope.inputs[self.behavior.input]
+            seed(self, stream)
+            self.details = dict(stream.channels["detail"].items())
         if self.projector is None:
             self.tell_once("no Pressure Material acts on it: it is not incompressible")
         self.account.note("start", self.particles.count)
@@ -232,6 +236,19 @@ class Hybrid(Fluid, Liquid):
         if self.band is not None:
             self.band.check()
         follow_particles(self)
+
+    def overriding_stream(self) -> Any:
+        return None if self.behavior.input is None else self.scope.inputs[self.behavior.input]
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Follow what is painted on points that are particles since the start, by id."""
+        if self.input_points is None:
+            return  # a mesh that was filled: nothing says which particle is which point of it
+        painted = self.overrides.painted(stream, changed, without=OWN_CHANNELS)
+        if painted:
+            mine, rows = self.input_points.find(self.particles.local("id"), stream)
+            label = f'{self.path}: input "{self.behavior.input}"'
+            take_painted(self.particles, mine, stream, rows, painted, label=label)
 
     # -- Buckets ---------------------------------------------------------------------------
 

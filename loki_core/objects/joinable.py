@@ -11,12 +11,14 @@ in which points are stored, so they last while rows change places.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.behavior import Behavior
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.constraint_assembly import add_particles
@@ -40,7 +42,8 @@ class Joinable(Object, Unknowns, Immersed):
         first_dof: Where this Object's unknowns begin among those of the rank.
         body_start: First unknown of each local body, from 0 in this Object, shape [bodies + 1].
         particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
-        parameter_version: Changes when rest lengths or the like do, on which stiffness depends.
+        parameter_version: Changes when rest lengths, overrides of the input or the like do, on
+            which stiffness depends.
         body_colliders: Colliders that contacts may be found with; they enter themselves.
         fluid: The Operator that makes a liquid of them, if any.
     """
@@ -117,10 +120,18 @@ class Joinable(Object, Unknowns, Immersed):
             declaration = replace(declaration, reads=(*declaration.reads, "particles.jacobian"))
         return stage, declaration
 
-    @property
-    def paints(self) -> bool:
-        """Whether parameters may change without their Behavior: painted channels are there."""
-        return bool(self.vertex_channels()) or bool(self.details)
+    def parameters_version(self, behavior: Behavior) -> tuple[Any, ...]:
+        """Changes when what overrides parameters of a Behavior, or of the Object, may have."""
+        painted = (
+            *self.overriding_channels(behavior),
+            *self.overriding_channels(self.behavior),
+        )
+        channels = self.particles.channels
+        versions = tuple(channels[name].version for name in painted)
+        return (self.settings, self.parameter_version, self.particles.layout_version, versions)
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        self.parameter_version += 1
 
     # -- unknowns --------------------------------------------------------------------------
 

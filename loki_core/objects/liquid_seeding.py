@@ -17,6 +17,7 @@ from loki_core.data.channels import check_values, motion_channels
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
+from loki_core.objects.override_channels import InputPoints
 from loki_core.objects.volume_topology import around_box
 
 if TYPE_CHECKING:
@@ -75,6 +76,12 @@ def _take_points(liquid: Liquid, stream: Mesh, label: str) -> None:
         values[name] = array[rows]
     position = liquid.scope.domain.to_relative(stream.positions[rows])
     inside = _inside_box(liquid, position, label)
+    kept = np.concatenate(comm.all_gather(rows.start + np.flatnonzero(inside)))
+    chosen = None if len(kept) == count else kept.astype(np.int64)
+    liquid.input_points = InputPoints(
+        stream, first=liquid.particles.next_id, rows=chosen, label=label
+    )
+    liquid.overrides.add(("id",), stream)
     add_particles(liquid, position[inside], {name: a[inside] for name, a in values.items()})
 
 

@@ -20,6 +20,7 @@ from loki_core.data.cost_model import bucket_costs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError, SetupError
+from loki_core.objects.override_channels import OverrideChannels, override_names
 from loki_core.objects.point_channels import PointChannels
 from loki_core.pipeline.task import TaskOwner, Weights
 from loki_core.solver_settings import SolverSettings
@@ -72,6 +73,8 @@ class Object(TaskOwner):
         behavior: The declaration, with keyframes.
         settings: The declaration with the values of the current time.
         details: Channels of the whole Object, from its input stream.
+        overrides: Which channels of that stream override parameters, and what they held last.
+        lets_input_go: Whether it has all that it needs of its `input` once a frame has begun.
         kept_by: What its data are owned by: "bucket", wherever that is; or "body", which is whole.
         element_cost: What an element costs in a substep, with all that acts on it; the Solver says.
     """
@@ -80,6 +83,7 @@ class Object(TaskOwner):
     cost = 1.0
     #: Channels that the methods for couplings read, by their names, for Tasks that call them.
     coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    lets_input_go = False
 
     behavior: Any
     scope: Scope
@@ -91,6 +95,7 @@ class Object(TaskOwner):
         self.path = self.scope.path
         self.time = 0.0
         self.element_cost = self.cost
+        self.overrides = OverrideChannels()
 
     @property
     def label(self) -> str:
@@ -191,6 +196,29 @@ class Object(TaskOwner):
         """Channels that may override parameters per vertex: the user's own."""
         return {}
 
+    def overriding_stream(self) -> Any:
+        """The input whose channels override parameters of this Object, if it has one."""
+        return None
+
+    def follow_overrides(self, behavior: Behavior) -> None:
+        """Let what the input says about a Behavior's parameters follow it from now on."""
+        stream = self.overriding_stream()
+        if stream is not None:
+            self.overrides.add(override_names(type(behavior)), stream)
+
+    def follow_input(self) -> None:
+        """Take what overrides parameters as the input of this frame has it. Collective."""
+        stream = self.overriding_stream()
+        if stream is None:
+            return
+        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
+        changed = self.overrides.changes(stream)
+        if any(changed.values()):
+            self.take_overrides(stream, changed)
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Take channels whose bytes have changed: names by place. Details are there already."""
+
     def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
         """A parameter as kernels read it, for every vertex of this Object."""
         vertices = self.vertex_channels()
@@ -206,6 +234,21 @@ class Object(TaskOwner):
             frames_per_second=self.scope.settings.frames_per_second,
             start_frame=self.scope.settings.start_frame,
         )
+
+    def of_object(self, behavior: Behavior, name: str, *, label: str) -> NDArray[np.float64]:
+        """A parameter of the whole Object, whatever vertices say: of what is yet to come, say."""
+        values, _ = resolve(
+            behavior,
+            name,
+            behavior_label=label,
+            channels={"detail": self.details},
+            counts={},
+            time=self.time,
+            frames_per_second=self.scope.settings.frames_per_second,
+            start_frame=self.scope.settings.start_frame,
+        )
+        whole: NDArray[np.float64] = values[0]
+        return whole
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Vertex channels of this Object that override a parameter of the Behavior."""

@@ -42,6 +42,7 @@ from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.joinable import Joinable
 from loki_core.objects.neighbour_search import NEIGHBOUR_CHANNELS
 from loki_core.objects.object import Scope
+from loki_core.objects.override_channels import InputPoints, override_names, take_painted
 from loki_core.objects.particle_source import (
     UNIFORMS_PER_PLACE,
     inherited_channels,
@@ -187,6 +188,8 @@ class Particles(Joinable, LooseParticles):
         self.particles.add_channel("alive", np.bool_, default=True)
         self.emission_debt = 0.0  # part of the next particle that is due
         self.derived: list[str] = []
+        self.input_points: InputPoints | None = None
+        self.lets_input_go = True
         self.fluid: Any = None
         self.droplets: Any = None
         self.fluid_sources: list[Any] = []
@@ -195,6 +198,7 @@ class Particles(Joinable, LooseParticles):
     def become_fluid(self, fluid: Any) -> None:
         """Let an Operator make a liquid of the particles; what Forces leave is not kept."""
         self.fluid = fluid
+        self.lets_input_go = False  # Colliders ask how fine it is
         for name in ("force", "start_velocity", "change"):
             self.particles.channels[name].is_scratch = True
 
@@ -269,6 +273,7 @@ class Particles(Joinable, LooseParticles):
             stream = self._fill(stream, label)
         self.details = dict(stream.channels["detail"].items())
         self._add_user_channels(stream, label)
+        is_filled = stream is not self.scope.inputs[self.behavior.input]
         count, comm = stream.point_count, self.scope.domain.comm
         rows = slice(count * comm.rank // comm.size, count * (comm.rank + 1) // comm.size)
         values = {
@@ -287,6 +292,9 @@ class Particles(Joinable, LooseParticles):
         values = {n: v for n, v in values.items() if n in self.particles.channels}
         first = self.particles.reserve_ids(count)
         ids = np.arange(first + rows.start, first + rows.stop, dtype=np.int64)
+        if not is_filled:
+            self.input_points = InputPoints(stream, first=first, rows=None, label=label)
+            self.overrides.add(("id", "attached"), stream)
         if self.fluid is not None:
             moved = self._part_coincident(stream.positions)[rows] * values["radius"][:, None]
             values["position"] += moved.astype(dtype)
@@ -352,22 +360,63 @@ class Particles(Joinable, LooseParticles):
                 dtype = self.particles.dtype if array.dtype.kind == "f" else array.dtype
                 self.particles.add_channel(name, dtype, array.shape[1:])
 
-    def _per_point(self, name: str, stream: Any, rows: slice, label: str) -> NDArray[Any]:
-        """A sparse parameter for each point of the input stream."""
+    def _per_point(
+        self, name: str, stream: Any, rows: slice | NDArray[np.int64], label: str
+    ) -> NDArray[Any]:
+        """A sparse parameter for these points of the input stream."""
         values, step = resolve(
             self.behavior,
             name,
             behavior_label=label,
             channels={"detail": self.details, "vertex": dict(stream.channels["point"].items())},
             counts={"vertex": stream.point_count, "primitive": 0},
+            time=self.time,
             dtype=self.particles.dtype,
             frames_per_second=self.scope.settings.frames_per_second,
             start_frame=self.scope.settings.start_frame,
         )
-        if step:
-            chosen: NDArray[Any] = values[rows]
-            return chosen
-        return np.full(rows.stop - rows.start, values[0], self.particles.dtype)
+        whole = values if step else np.broadcast_to(values, stream.point_count)
+        return np.array(whole[rows])
+
+    # -- an input in motion ----------------------------------------------------------------
+
+    def overriding_stream(self) -> Any:
+        return None if self.behavior.input is None else self.scope.inputs[self.behavior.input]
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Follow what is painted on points, by id, and the size of particles that are alone.
+
+        What a fluid or a droplet weighs is its state, which does not change by paint.
+        """
+        super().take_overrides(stream, changed)
+        points = self.input_points
+        if points is None:
+            return  # a mesh that was filled: nothing says which particle is which point of it
+        is_single = self.fluid is None and self.droplets is None
+        sizes = set(override_names(type(self.behavior), "radius", "density"))
+        names = {name for some in changed.values() for name in some}
+        is_resized = is_single and ("id" in names or bool(sizes & names))
+        painted = self.overrides.painted(stream, changed, without=self.own_channels)
+        if not is_resized and not painted:
+            return
+        label = f'{self.path}: input "{self.behavior.input}"'
+        mine, rows = points.find(self.particles.local("id"), stream)
+        take_painted(self.particles, mine, stream, rows, painted, label=label)
+        if is_resized:
+            self._resize(stream, mine, rows, label)
+
+    def _resize(
+        self, stream: Any, mine: NDArray[np.int64], rows: NDArray[np.int64], label: str
+    ) -> None:
+        """Give particles the radius of their points, and its mass where the input has none."""
+        radius = self._per_point("radius", stream, rows, label)
+        self.particles.local("radius")[mine] = radius
+        self.particles.mark_written("radius")
+        if "mass" not in stream.channels["point"]:
+            density = self._per_point("density", stream, rows, label)
+            mass = BALL * radius.astype(np.float64) ** 3 * density
+            self.particles.local("mass")[mine] = mass
+            self.particles.mark_written("mass")
 
     # -- emission --------------------------------------------------------------------------
 
@@ -382,8 +431,7 @@ class Particles(Joinable, LooseParticles):
         if isinstance(source, Mesh) and source.point_count == 0:
             self.emission_debt = 0.0  # an emitter that is off owes nothing when it is on again
             return
-        rate = self.resolve(self.behavior, "rate", label=self.path, dtype=np.float64).values[0]
-        self.emission_debt += float(rate) * step.dt
+        self.emission_debt += self._of_object("rate") * step.dt
         count = int(self.emission_debt + 1e-9)  # a sum of parts may be a hair below the whole
         self.emission_debt -= count
         if count == 0:
@@ -396,6 +444,10 @@ class Particles(Joinable, LooseParticles):
         uniforms = np.empty((len(ids), UNIFORMS_PER_PLACE + 4))
         fill_uniforms(random_key(step.seed, zlib.crc32(self.path.encode())), ids, uniforms)
         self._append_emitted(ids, uniforms, age=step.dt * (1.0 - (numbers + 0.5) / count))
+
+    def _of_object(self, name: str) -> float:
+        """A parameter of what is emitted: the whole Object's, for no vertex has said more."""
+        return float(self.of_object(self.behavior, name, label=self.path))
 
     def _append_emitted(
         self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]
@@ -410,12 +462,12 @@ class Particles(Joinable, LooseParticles):
             + settings.velocity_spread * _in_ball(uniforms[:, UNIFORMS_PER_PLACE:-1])
         )
         position = self.scope.domain.to_relative(places.position) + velocity * age[:, None]
-        radius = np.full(len(ids), float(settings.radius))
+        radius = np.full(len(ids), self._of_object("radius"))
         values: dict[str, NDArray[Any]] = {
             "position": position.astype(dtype),
             "velocity": velocity,
             "radius": radius,
-            "mass": BALL * radius**3 * float(settings.density),
+            "mass": BALL * radius**3 * self._of_object("density"),
             "age": age,
         }
         if settings.lifetime is not None:

@@ -53,35 +53,33 @@ def pin(rods: Rods, stream: Curves) -> None:
 
 
 def start_goals(rods: Rods) -> None:
-    """Keep where the input's points are before they move for the first time."""
+    """Keep where points are before the input moves them for the first time."""
     particles = rods.particles
     if "goal" in particles.channels:
         return
     for name in ("goal", "goal_before"):
         particles.add_channel(name, np.float64, (3,))
-        particles.local(name)[:] = _places(rods, rods.topology.positions)
+        particles.local(name)[:] = particles.local("position")
     _find_directors(rods)
 
 
-def take_goals(rods: Rods) -> None:
+def take_goals(rods: Rods, stream: Curves) -> None:
     """Let prescribed points go where the input's are at the end of a new frame."""
     particles, edges = rods.particles, rods.edges
     particles.local("goal_before")[:] = particles.local("goal")
-    particles.local("goal")[:] = _places(rods, rods.topology.positions)
+    particles.local("goal")[:] = input_places(rods, stream.positions)
     edges.local("director_before")[:] = edges.local("director")
-    edges.local("director")[:] = _directors(rods, rods.topology, particles.local("goal"))
+    edges.local("director")[:] = _directors(rods, particles.local("goal"))
 
 
 def goals(rods: Rods, part: float) -> Piece:
     """Return the straight piece of prescribed points' ways at a part of the frame."""
     before, after = rods.particles.local("goal_before"), rods.particles.local("goal")
-    path = PathInFrame(
-        before, after, rods.motion_samples(), place=lambda sample: _places(rods, sample)
-    )
-    return path.piece(part)
+    return PathInFrame(before, after, rods.motion_samples()).piece(part)
 
 
-def _places(rods: Rods, positions: NDArray[Any]) -> Float:
+def input_places(rods: Rods, positions: NDArray[Any]) -> Float:
+    """Of all points' world positions those of local points, relative to the domain's origin."""
     return rods.scope.domain.to_relative(positions[rods.particles.local("id")])
 
 
@@ -106,18 +104,18 @@ def _find_directors(rods: Rods) -> None:
         better = distance > farthest
         farthest = np.where(better, distance, farthest)
         point[:] = np.where(better, row - rods.offsets[strand], point)
-    edges.local("director")[:] = _directors(rods, rods.topology, goal)
+    edges.local("director")[:] = _directors(rods, goal)
     edges.local("director_angle")[:] = 0.0
     edges.local("director_angle")[:] = edges.local("angle") - _angle_of_directors(
         rods, edges.local("director"), edges.local("angle")
     )
 
 
-def _directors(rods: Rods, stream: Curves, places: Float) -> Float:
+def _directors(rods: Rods, places: Float) -> Float:
     """What shows the spin of every edge, with its part along the edge; zero where nothing does."""
     strand = np.repeat(np.arange(len(rods.offsets) - 1), np.diff(rods.edge_offsets))
-    if "normal" in stream.channels["primitive"]:
-        normal = stream.channels["primitive"]["normal"][rods.bodies()]
+    if "normal" in rods.topology.channels:
+        normal = rods.topology.channels["normal"][rods.bodies()]
         spread: Float = normal[strand].astype(np.float64)
         return spread
     point = rods.edges.local("director_point")
@@ -145,9 +143,9 @@ def turn_clamps(rods: Rods, part: float) -> None:
     if "director" not in edges.channels:
         return
     before, after = edges.local("director_before"), edges.local("director")
-    if rods.motion_samples() and "normal" not in rods.topology.channels["primitive"]:
+    if rods.motion_samples() and "normal" not in rods.topology.channels:
         start, end, part = goals(rods, part)
-        before, after = (_directors(rods, rods.topology, places) for places in (start, end))
+        before, after = (_directors(rods, places) for places in (start, end))
     director = (1.0 - part) * before + part * after
     base = edges.local("base_angle")
     turned = _angle_of_directors(rods, director, base)

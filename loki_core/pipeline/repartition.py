@@ -14,6 +14,9 @@ import numpy as np
 
 from loki_core.errors import FormatError
 
+#: Of an Action's state: what a rank has its own part of.
+ELEMENTS = "elements"
+
 
 def state_for_rank(parts: Sequence[dict[str, Any]], rank: int, size: int) -> dict[str, Any]:
     """The state that rank `rank` of `size` starts from, out of the parts of all former ranks.
@@ -43,6 +46,12 @@ def _merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
         }
         for path in parts[0]["objects"]
     }
+    merged["actions"] = {
+        path: {**state, ELEMENTS: _joined([part["actions"][path][ELEMENTS] for part in parts])}
+        if ELEMENTS in state
+        else state
+        for path, state in parts[0]["actions"].items()
+    }
     return merged
 
 
@@ -57,6 +66,12 @@ def _emptied(part: dict[str, Any]) -> dict[str, Any]:
             },
         }
         for path, item in part["objects"].items()
+    }
+    emptied["actions"] = {
+        path: {**state, ELEMENTS: _map_arrays(state[ELEMENTS], lambda a: a[:0])}
+        if ELEMENTS in state
+        else state
+        for path, state in part["actions"].items()
     }
     return emptied
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
 from loki_core.data.accessors import checks_access
+from loki_core.data.parts import in_input_order
 from loki_core.errors import (
     Cancelled,
     DivergenceError,
@@ -56,6 +57,13 @@ class Inactive:
 
     path: str
     reason: str
+
+
+@dataclass(frozen=True)
+class Taken:
+    """Stands for the stream of a frame that nobody needs whole any more."""
+
+    name: str
 
 
 class Solver:
@@ -350,12 +358,14 @@ class Solver:
             targets = [action.target for action in self.actions.get(path, ())]
             for item in (*self._objects_of.get(path, ()), *targets):
                 item.refuse_narrow_channels(behavior, label=self.setup.place(path))
+                item.follow_overrides(behavior)
         if self.comm.size > 1:
             self.balance()
         self.schedule = self._schedule()  # only now: ingestion brought the users' channels
         step = self.timeline.step(self.settings.frame_duration)
         self.run_stage(Stage.INGEST, step)
         self.run_stage(Stage.MAKE_SURFACES, step)
+        self._let_inputs_go()
 
     def _update_settings(self, time: float) -> None:
         rate, start = self.settings.frames_per_second, self.settings.start_frame
@@ -371,6 +381,26 @@ class Solver:
             self.inputs = self._streams_at(frame)
             for item in self.objects.values():
                 item.update_input(self.inputs)
+                item.follow_input()
+            self._let_inputs_go()
+
+    def _let_inputs_go(self) -> None:
+        """Drop streams whose Objects have taken what they need; most of a groom is one rank's."""
+        for name in self.inputs:
+            readers = [
+                path
+                for path, behavior in self.setup.behaviors()
+                for parameter, value in behavior.values().items()
+                if value == name or (isinstance(value, tuple) and name in value)
+                if not self._is_taken(path, parameter)
+            ]
+            if not readers and callable(self._given[name]):
+                self.inputs[name] = Taken(name)
+
+    def _is_taken(self, path: str, parameter: str) -> bool:
+        """Whether all that an Object needs of a stream is with the Object."""
+        made = self._objects_of.get(path, ())
+        return parameter == "input" and bool(made) and all(one.lets_input_go for one in made)
 
     # -- reading and writing ---------------------------------------------------------------
 
@@ -395,8 +425,8 @@ class Solver:
         self.object(path).write(channel, values)
 
     def outputs(self) -> dict[str, Any]:
-        """Every Object, this rank's part, as streams in world space."""
-        return {path: item.output() for path, item in self.objects.items()}
+        """Every Object, this rank's part in the input's order, as streams in world space."""
+        return {path: in_input_order(item.output()) for path, item in self.objects.items()}
 
     def counts(self) -> dict[str, int]:
         """Elements of every Object over all ranks."""
@@ -473,6 +503,7 @@ class Solver:
             for name, holder in item.data.items():
                 holder.restore(own["data"][name])
             item.restore(own["own"])
+            item.overrides.restore(own.get("overrides", {}))
         for some in self.actions.values():
             for action in some:
                 action.restore(state["actions"].get(action.path, {}))
@@ -495,7 +526,7 @@ class Solver:
 
 def _owner_state(item: Object) -> dict[str, Any]:
     data = {name: holder.state() for name, holder in item.data.items()}
-    return {"data": data, "own": item.state()}
+    return {"data": data, "own": item.state(), "overrides": item.overrides.state()}
 
 
 def _parent(path: str) -> str:

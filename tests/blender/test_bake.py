@@ -84,6 +84,28 @@ def test_a_bake_shows_the_frames_of_the_standalone_run(
         assert np.array_equal(positions_of(target_of(hair)), expected), frame
 
 
+def test_a_bake_on_two_ranks_shows_every_strand_in_its_place(hair: Any, scene: Any) -> None:
+    """Strand i of the result grows where strand i of the groom does, whatever rank it is on."""
+    scene.frame_end = 3
+    hair.loki.ranks = 2
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    reader = cache_files.reader_of(hair)
+    [name] = reader.objects(3)
+    shares = [part["counts"]["primitive"] for part in reader.index(3)["objects"][name]]
+    assert len(shares) == 2 and min(shares) > 0
+    roots = []
+    for frame in (1, 3):
+        scene.frame_set(frame)
+        data = target_of(hair).data
+        first = [curve.first_point_index for curve in data.curves]
+        roots.append(positions_of(target_of(hair))[first])
+    hair.loki.ranks = 1
+    assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
+    scene.frame_set(3)
+    np.testing.assert_allclose(roots[0], roots[1], atol=1e-6)
+    np.testing.assert_allclose(positions_of(target_of(hair))[first], roots[1], atol=1e-6)
+
+
 def test_roots_follow_a_head_that_moves_and_the_clock_stays(
     hair: Any, scene: Any, tmp_path: Path
 ) -> None:

@@ -39,6 +39,20 @@ def test_motion_does_not_depend_on_ranks(tmp_path, mode):
 
 
 @pytest.mark.mpi
+def test_pairs_follow_their_bodies_and_states(tmp_path):
+    """Bodies change ranks and pairs come and go; a state goes on bit for bit, on others closely."""
+    alone, many = (results_on_ranks(SCRIPT, ranks, tmp_path, "resumed") for ranks in (1, 2))
+    assert_same_motion(many, alone, 2)
+    for found in (alone, many):
+        np.testing.assert_array_equal(found["same"], found["upper.position"])
+        scale = np.abs(found["same"]).max()
+        np.testing.assert_allclose(found["other"], found["same"], rtol=0, atol=1e-8 * scale)
+    # Each rank has the pairs of its strands alone, and no stream whole.
+    assert many["rows"].sum() == alone["rows"].sum() and many["rows"].min() > 0
+    assert alone["streams"] == many["streams"] == 0
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("mode", ["few", "few_multipliers"])
 def test_ranks_without_strands_take_part(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)

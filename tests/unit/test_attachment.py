@@ -134,7 +134,7 @@ def test_rigid_motion_is_free(flexibility):
 
 def rest_reference(item, turn):
     """References of a strand that has only been turned rigidly since the start."""
-    fresh = solver_of(rods("c"), inputs={"c": item.topology}).object("c/CurvesObject")
+    fresh = solver_of(rods("c"), inputs={"c": item.overriding_stream()}).object("c/CurvesObject")
     return fresh.edges.local("reference") @ turn.T
 
 
@@ -559,7 +559,7 @@ def test_friction_and_line_search_lose_energy_only():
     start = kinetic()
     solver.run(30)
     assert 0.0 < kinetic() < start
-    assert np.abs(attach(solver).all_friction).max() <= 0.01 * (1 + 1e-12)
+    assert np.abs(attach(solver).held_friction).max() <= 0.01 * (1 + 1e-12)
 
 
 def test_nothing_in_range_is_said_once():

@@ -271,7 +271,7 @@ def test_those_that_die_take_their_attachments_with_them():
         counts.append(len(attach(solver).numbers))
     assert counts == [4] * 6 + [3] * 5 + [2] * 3
     assert attach(solver).table["source_primitive"].tolist() == [0, 2]
-    assert len(attach(solver).all_tension) == 2
+    assert len(attach(solver).held_tension) == 2
     solver.run(200)
     sunk = places[[0, 2], 1] - solver.read(BEADS, "position")[:, 1]
     # Friction of 1e-4 N may hold them a little above.

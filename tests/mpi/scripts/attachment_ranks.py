@@ -10,13 +10,16 @@ import sys
 import numpy as np
 
 import loki_core as lk
-from loki_core.parallel.comm import one_fails_all_fail, world
+from loki_core.parallel.comm import SERIAL, one_fails_all_fail, world
+from loki_core.pipeline.repartition import state_for_rank
+from loki_vfx.serialization.codec import pack, unpack
 from tests.ranks import balance_at_every_look
 
 MODES = {
     "once": {},
     "every_step": {"every_step": True, "newton_iterations": 3},
     "balanced": {"balance_every": 2, "friction": 0.01},
+    "resumed": {"balance_every": 2, "friction": 0.01, "every_step": True, "resume": True},
     "few": {"strands": 1},
     "multipliers": {"mode": "compliance", "friction": 0.01},
     "few_multipliers": {"mode": "compliance", "strands": 1},
@@ -49,10 +52,43 @@ def skin(frame):
 def rods(name, mode):
     return lk.Group(
         name,
-        lk.CurvesObject(input=name, root="free", radius=1e-3),
+        lk.CurvesObject(input=f"{name}_rows", root="free", radius=1e-3),
         lk.StretchingConstraint(young_modulus=1e6, mode=mode),
         lk.BendingConstraint(young_modulus=1e6, shear_modulus=3e5),
     )
+
+
+def again(curves):
+    """The same curves, as if they were read from a file once more."""
+    return lk.Curves(curves.positions.copy(), curves.offsets, curves.closed)
+
+
+def held(solver):
+    """What this rank has of the pairs on the skin, and what of the inputs; of all ranks."""
+    comm, (on_skin,) = solver.comm, solver.actions["Skin"]
+    rows, stream = len(on_skin.table["length"]), solver.inputs["lower_rows"]
+    return {
+        "rows": np.concatenate(comm.all_gather(np.array([rows]))),
+        "streams": np.array([comm.total(int(isinstance(stream, lk.Curves)))]),
+    }
+
+
+def resumed(setup, inputs, solver):
+    """Where strands are that went on from the state of a solver, on these ranks and on one."""
+    comm = solver.comm
+    one = lk.Solver(setup, inputs)
+    one.restore(unpack(pack(solver.state())))
+    one.run(3)
+    found = {"same": one.read("upper/CurvesObject", "position")}
+    parts = comm.gather(np.frombuffer(pack(solver.state()), np.uint8))
+    if comm.rank == 0:
+        states = [unpack(part) for part in parts]
+        alone = lk.Solver(setup, inputs, comm=SERIAL)
+        alone.restore(state_for_rank(states, 0, 1))
+        alone.run(3)
+        found["other"] = alone.read("upper/CurvesObject", "position")
+    comm.barrier()
+    return found
 
 
 def main(target, mode):
@@ -60,6 +96,7 @@ def main(target, mode):
     balance_at_every_look()
     chosen = dict(MODES[mode])
     every_step, friction = chosen.pop("every_step", False), chosen.pop("friction", 0.0)
+    resume = chosen.pop("resume", False)
     strands, way = chosen.pop("strands", 12), chosen.pop("mode", "stiffness")
     upper = rows(strands, height=0.02, seed=2)
     pinned = np.zeros(upper.point_count, np.int32)
@@ -101,11 +138,14 @@ def main(target, mode):
         bucket_size=0.02,
         **chosen,
     )
-    inputs = {"lower": rows(strands + 2, height=0.0, seed=1), "upper": upper, "skin": skin}
+    lower = rows(strands + 2, height=0.0, seed=1)
+    inputs = {"lower_rows": lambda frame: again(lower), "upper_rows": upper, "skin": skin}
     with one_fails_all_fail(comm):
         solver = lk.Solver(setup, inputs)
-        solver.run(6)
-        found = {}
+        solver.run(3)
+        found = resumed(setup, inputs, solver) if resume else {}
+        solver.run(3)
+        found |= held(solver)
         for name in ("lower", "upper"):
             for channel in ("position", "velocity", "edges.angle"):
                 found[f"{name}.{channel}"] = solver.read(f"{name}/CurvesObject", channel)
