@@ -13,6 +13,8 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
 from loki_core.keyframes import Keyframes
+from loki_core.objects.collider import Collider
+from loki_core.objects.particles import Particles
 from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
@@ -208,6 +210,7 @@ def _check_solver(
     for one in solver.inactive:
         if not one.reason.startswith("there is no input stream"):  # said already
             yield Finding("warning", setup.place(one.path), f"{one.path} is inactive: {one.reason}")
+    yield from _check_passing(setup, solver)
     needed = estimate_memory(solver, frames=frames)
     if available is not None and needed > 0.5 * available:
         text = (
@@ -215,6 +218,26 @@ def _check_solver(
             "use fewer particles, or more ranks on more machines"
         )
         yield Finding("error" if needed > available else "warning", setup.name, text)
+
+
+def _check_passing(setup: SolverSetup, solver: Solver) -> Iterator[Finding]:
+    """Say which particles go through a Collider of their Group because nothing lets them meet."""
+    for item in solver.objects.values():
+        if not isinstance(item, Particles) or item.fluid or item.contacts:
+            continue
+        colliders = [
+            path
+            for path, behavior in setup.behaviors()
+            if isinstance(behavior, Collider) and item.path in setup.reach(path)
+        ]
+        if colliders:
+            kind = "droplets" if item.droplets else "particles"
+            place, names = setup.place(item.path), ", ".join(map(setup.place, colliders))
+            text = (
+                f"its {kind} pass through {names}: no enabled Behavior lets them meet; add a "
+                "CollisionConstraint to their Group"
+            )
+            yield Finding("warning", place, f"{place}: {text}")
 
 
 def estimate_memory(solver: Solver, *, frames: int) -> float:

@@ -1,5 +1,6 @@
-"""Collision Constraint: solids and particles stay outside of colliders, and rub against them
-(paper, 6.3).
+"""Collision Constraint: solids stay outside of colliders, and rub against them (paper, 6.3).
+
+Particles and droplets bounce off them (`constraints/particle_contacts.py`). For what has edges:
 
 Implicit penalties at the contacts that `contact_detection.py` finds, with n the normal, h the step
 and u the collider's velocity:
@@ -45,6 +46,7 @@ from loki_core.kernels.constraint_assembly import (
 )
 from loki_core.objects.body_collider import colliders_of, field_reads, fields_of
 from loki_core.objects.capabilities import Edges, Unknowns
+from loki_core.objects.object import Scope
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -76,6 +78,14 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
         varies="vertex",
         doc="Largest friction over the normal force (Coulomb's law).",
     )
+    restitution: float = parameter(
+        0.0,
+        minimum=0.0,
+        maximum=1.0,
+        varies="vertex",
+        doc="Speed of particles and droplets after an impact over that before it; solids do not "
+        "bounce.",
+    )
     thickness: float = parameter(
         0.0, unit="m", minimum=0.0, doc="Distance that is kept beyond the points' own radius."
     )
@@ -88,6 +98,14 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
         maximum=100,
         doc="Most times that a solve is repeated because contacts let go, begin or break loose.",
     )
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make what suits each Object: impulses for particles, contacts of the joint system."""
+        from loki_core.constraints.particle_contacts import ParticleContacts
+
+        kinds = (ParticleContacts, CollisionAction)
+        first = ((item, [kind for kind in kinds if kind.acts_on(item)]) for item in scope.objects)
+        return [fitting[0](self, item) for item, fitting in first if fitting]
 
 
 class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):

@@ -18,6 +18,10 @@ trilinear field on the corners c of cells so has the matrix of Galerkin's method
 the sum of one 8 x 8 matrix for each cell: that of a Laplacian, to which surfaces are a soft
 boundary with lambda = 0, and walls a closed one. Where few particles under pressure are near each
 other there is no such field; their own response, lambda_i^2 s_i, is added there.
+
+Particles of a cell may lie on several ranks, and the system forgives no round-off: corners that
+hardly any particle sees make it nearly singular. So sums over particles are in fixed point
+(`accumulate`), which no partition changes.
 """
 
 from __future__ import annotations
@@ -26,11 +30,15 @@ import math
 
 import numpy as np
 
+from loki_core.kernels.accumulate import cut
 from loki_core.kernels.jit import device, parallel_kernel, prange, strict_kernel
 
 CORNERS = 8
+ENTRIES = CORNERS * (CORNERS + 1) // 2  # of a symmetric matrix: row by row, up to the diagonal
 #: Energy of a direction over that of its numbers alone, below which it has none.
 FLAT = 1.0e-9
+#: Entry on the diagonal over the largest, below which no particle sees a corner: it has no number.
+SEEN = 1.0e-7
 
 
 @parallel_kernel
@@ -96,10 +104,23 @@ def place_in_cell(packed, p, inverse, cells, cell):
 
 
 @parallel_kernel
+def bound_entries(places, packed, weight, active, push, hold, moment, inverse, bounds):
+    """Fill bounds [m]: no entry of the matrix gets more from a place; arguments as below."""
+    many = weight.shape[0] > 1
+    for n in prange(places.shape[0]):
+        p = places[n]
+        total = np.float64(hold[p])
+        for axis in range(3):
+            size = abs(push[axis, p]) + moment * active[p] * inverse[axis]
+            total += size * size
+        bounds[n] = total * packed[p, 3] / (weight[p] if many else weight[0])
+
+
+@parallel_kernel
 def assemble_cells(
-    cells, first, places, packed, weight, active, push, hold, moment, inverse, scratch, matrix
+    cells, first, places, packed, weight, active, push, hold, moment, inverse, scale, scratch, limbs
 ):  # fmt: skip
-    """Fill matrix [cells, 8, 8].
+    """Fill limbs [cells, 36, 2] with the matrices of cells, times scale.
 
     Args: cells [cells, 3], their coordinates; places [first[-1]], by cell; weight [places] or [1];
     active [places], 0 or 1; push [3, places], u; hold [places], s [1/m^2]; inverse [3], of the size
@@ -107,9 +128,9 @@ def assemble_cells(
     """
     many = weight.shape[0] > 1
     for cell in prange(first.shape[0] - 1):
-        for c in range(CORNERS):
-            for d in range(CORNERS):
-                matrix[cell, c, d] = 0.0
+        for entry in range(ENTRIES):
+            limbs[cell, entry, 0] = 0
+            limbs[cell, entry, 1] = 0
         for n in range(first[cell], first[cell + 1]):
             p = places[n]
             x, y, z = place_in_cell(packed, p, inverse, cells, cell)
@@ -121,38 +142,58 @@ def assemble_cells(
                 scratch[cell, c, 0] = share * push[0, p] + m * inverse[0] * sx
                 scratch[cell, c, 1] = share * push[1, p] + m * inverse[1] * sy
                 scratch[cell, c, 2] = share * push[2, p] + m * inverse[2] * sz
+            entry = 0
             for c in range(CORNERS):
                 own = hold[p] * share_of_corner(c, x, y, z)
                 for d in range(c + 1):
-                    matrix[cell, c, d] += factor * (
-                        scratch[cell, c, 0] * scratch[cell, d, 0]
-                        + scratch[cell, c, 1] * scratch[cell, d, 1]
-                        + scratch[cell, c, 2] * scratch[cell, d, 2]
-                        + own * share_of_corner(d, x, y, z)
+                    coarse, fine = cut(
+                        scale
+                        * factor
+                        * (
+                            scratch[cell, c, 0] * scratch[cell, d, 0]
+                            + scratch[cell, c, 1] * scratch[cell, d, 1]
+                            + scratch[cell, c, 2] * scratch[cell, d, 2]
+                            + own * share_of_corner(d, x, y, z)
+                        )
                     )
+                    limbs[cell, entry, 0] += coarse
+                    limbs[cell, entry, 1] += fine
+                    entry += 1
+
+
+@parallel_kernel
+def unfold_matrices(entries, matrix):
+    """Fill matrix [cells, 8, 8] with entries [cells, 36]."""
+    for cell in prange(matrix.shape[0]):
+        entry = 0
         for c in range(CORNERS):
-            for d in range(c):
-                matrix[cell, d, c] = matrix[cell, c, d]
+            for d in range(c + 1):
+                matrix[cell, c, d] = entries[cell, entry]
+                matrix[cell, d, c] = entries[cell, entry]
+                entry += 1
 
 
 @parallel_kernel
 def restrict_errors(
-    cells, first, places, packed, inverse, active, density, target, most, restricted
+    cells, first, places, packed, inverse, active, density, target, most, scale, limbs
 ):  # fmt: skip
-    """Fill restricted [cells, 8] with -sum V N_c of what is wrong with densities."""
+    """Fill limbs [cells, 8, 2] with -sum V N_c of what is wrong with densities, times scale."""
     aims = target.shape[0] > 1
     for cell in prange(first.shape[0] - 1):
         for c in range(CORNERS):
-            restricted[cell, c] = 0.0
+            limbs[cell, c, 0] = 0
+            limbs[cell, c, 1] = 0
         for n in range(first[cell], first[cell + 1]):
             p = places[n]
             if active[p] == 0.0:
                 continue
             error = density[p] - (target[p] if aims else target[0])
-            part = -packed[p, 3] * min(max(error, -most), most)
+            part = -scale * packed[p, 3] * min(max(error, -most), most)
             x, y, z = place_in_cell(packed, p, inverse, cells, cell)
             for c in range(CORNERS):
-                restricted[cell, c] += part * share_of_corner(c, x, y, z)
+                coarse, fine = cut(part * share_of_corner(c, x, y, z))
+                limbs[cell, c, 0] += coarse
+                limbs[cell, c, 1] += fine
 
 
 @parallel_kernel
@@ -183,6 +224,12 @@ def solve_cells(corners, matrix, right, iterations, stop, x, r, z, d, image, dia
     for cell in range(corners.shape[0]):
         for c in range(CORNERS):
             diagonal[corners[cell, c]] += matrix[cell, c, c]
+    largest = 0.0
+    for n in range(nodes):
+        largest = max(largest, diagonal[n])
+    for n in range(nodes):
+        if not diagonal[n] > SEEN * largest:
+            diagonal[n] = 0.0
     square = 0.0
     begin = 0.0
     for n in range(nodes):

@@ -33,7 +33,6 @@ from loki_core.kernels.lanes import (
     store_lanes_of,
     vectors_of_cluster,
 )
-from loki_core.kernels.neighbour_lists import RUN
 
 #: Part of k that one iteration applies where particles pull at each other.
 PULL = 0.5
@@ -99,7 +98,7 @@ def find_multipliers(
     own, density, target, stiffness, strength, weight, most, attraction, momentum, applied,
     multiplier, wrong,
 ):  # fmt: skip
-    """Find what is to be added to rho lambda, and the sum of what is wrong with densities.
+    """Find what is to be added to rho lambda, and what is wrong with densities.
 
     The sum of all multipliers is limited, not each part: what was too much is taken back. Wrong is
     a density above the target, and one below it while anything pushes (but for what that could
@@ -110,26 +109,25 @@ def find_multipliers(
     [1], density of a particle over the Object's; most, of compression that is answered at once;
     attraction, largest lambda over the root of k, zero for a constraint that only pushes; momentum,
     part of what was added before that is added again; applied, the sum so far; multiplier, in: what
-    was added before; wrong [runs of own], sums.
+    was added before; wrong [m], or [0] where it is not asked for.
     """
     many = weight.shape[0] > 1
     differs = stiffness.shape[0] > 1
     aims = target.shape[0] > 1
-    for run in prange(wrong.shape[0]):
-        total = 0.0
-        for m in range(run * RUN, min((run + 1) * RUN, own.shape[0])):
-            p = np.int64(own[m])
-            k = stiffness[p] if differs else stiffness[0]
-            error = min(density[p] - (target[p] if aims else target[0]), most)
-            rho = weight[p] if many else weight[0]
-            limit = rho * attraction * math.sqrt(k)
-            total += abs(applied[p] - min(applied[p] - rho * k * error, limit)) / (rho * k)
-            wanted = applied[p] - rho * min(strength, PULL) * k * error
-            if wanted < 0.0:  # what pulls gains energy by acceleration
-                wanted = applied[p] + momentum * multiplier[p] - rho * strength * k * error
-                wanted = min(0.0, wanted)
-            multiplier[p] = min(wanted, limit) - applied[p]
-        wrong[run] = total
+    asked = wrong.shape[0] > 0
+    for m in prange(own.shape[0]):
+        p = np.int64(own[m])
+        k = stiffness[p] if differs else stiffness[0]
+        error = min(density[p] - (target[p] if aims else target[0]), most)
+        rho = weight[p] if many else weight[0]
+        limit = rho * attraction * math.sqrt(k)
+        if asked:
+            wrong[m] = abs(applied[p] - min(applied[p] - rho * k * error, limit)) / (rho * k)
+        wanted = applied[p] - rho * min(strength, PULL) * k * error
+        if wanted < 0.0:  # what pulls gains energy by acceleration
+            wanted = applied[p] + momentum * multiplier[p] - rho * strength * k * error
+            wanted = min(0.0, wanted)
+        multiplier[p] = min(wanted, limit) - applied[p]
 
 
 @parallel_kernel

@@ -24,7 +24,6 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 from loki_core.kernels.lanes import LANES, append_lanes, at_least, bits_below, lanes_at
 
 CELLS = 4  # search cells along the edge of a block, each of 2^3 sort cells
-RUN = 4096  # own places that are summed one after the other, whichever thread does it
 
 
 @parallel_kernel
@@ -242,8 +241,3 @@ def scatter_places(own, rows, found, values):
         row = np.int64(rows[p])
         for c in range(values.shape[1]):
             values[row, c] = found[p, c]
-
-
-def run_count(own):
-    """How many runs own places [m] are, each of which is summed by itself."""
-    return -(-len(own) // RUN)

@@ -42,7 +42,6 @@ from loki_core.kernels.lanes import (
     store_lanes_of,
     vectors_of_cluster,
 )
-from loki_core.kernels.neighbour_lists import RUN
 
 #: r^2 over h^2 below which the line between two particles has no direction.
 CLOSE = 1.0e-6
@@ -233,12 +232,9 @@ def add_tension(gradient, normal, curvature, strength, weight, change):
 
 
 @parallel_kernel
-def multiply_vectors(own, packed, one, two, parts):
-    """Fill parts [runs of own] with sums of V a . b, of vectors in the first three columns."""
-    for run in prange(parts.shape[0]):
-        total = 0.0
-        for m in range(run * RUN, min((run + 1) * RUN, own.shape[0])):
-            p = np.int64(own[m])
-            product = np.float64(one[p, 0]) * two[p, 0] + np.float64(one[p, 1]) * two[p, 1]
-            total += packed[p, 3] * (product + np.float64(one[p, 2]) * two[p, 2])
-        parts[run] = total
+def multiply_vectors(own, packed, one, two, products):
+    """Fill products [own places] with V a . b, of vectors in the first three columns."""
+    for m in prange(own.shape[0]):
+        p = np.int64(own[m])
+        product = np.float64(one[p, 0]) * two[p, 0] + np.float64(one[p, 1]) * two[p, 1]
+        products[m] = packed[p, 3] * (product + np.float64(one[p, 2]) * two[p, 2])

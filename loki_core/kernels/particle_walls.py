@@ -22,7 +22,9 @@ from loki_core.kernels.smoothing import wall_share, wall_slope
 
 FAR = 1.0e30
 MOST_LOOKS = 4096  # at the distance, along the way of a particle
+SHORTEST_LOOK = 0.02  # voxels from one look to the next, at least
 FLAT = 0.05  # steepness of a distance below which it has no direction
+GRAZING = 1.0e-6  # sine of the angle at which a way goes along a surface and does not meet it
 
 
 @parallel_kernel
@@ -232,6 +234,39 @@ def stop_at_field(
                 total[axis, p] += back
 
 
+@device
+def first_meeting(
+    table_keys, table_values, distance, voxel, ax, ay, az, wx, wy, wz, length, gap
+):  # fmt: skip
+    """Where a way from a along the unit vector w first comes within `gap` of a surface, towards it.
+
+    Returns: how far that is seen [m], or -1; how far it is, between this look and the one before;
+    the surface's normal there.
+    """
+    gone = 0.0
+    before = 0.0
+    s_before = FAR
+    for _ in range(MOST_LOOKS):
+        s, gx, gy, gz = distance_at(
+            table_keys, table_values, distance, voxel, ax + gone * wx, ay + gone * wy,
+            az + gone * wz,
+        )  # fmt: skip
+        steepness = math.sqrt(gx * gx + gy * gy + gz * gz)
+        towards = -(gx * wx + gy * wy + gz * wz)
+        if s < gap and steepness > FLAT and towards > GRAZING * steepness:
+            part = (s_before - gap) / (s_before - s) if gap < s_before < FAR else 1.0
+            nx, ny, nz = gx / steepness, gy / steepness, gz / steepness
+            return gone, before + part * (gone - before), nx, ny, nz
+        if gone >= length:
+            break
+        before = gone
+        s_before = s
+        # Where the distance is not known, no surface is within a voxel.
+        gone += voxel if s >= FAR else max(s - gap, 0.25 * gap, SHORTEST_LOOK * voxel)
+        gone = min(gone, length)
+    return -1.0, -1.0, 0.0, 0.0, 0.0
+
+
 @parallel_kernel
 def stop_on_the_way(
     table_keys, table_values, distance, voxel, near, support, keep, friction, start, drift, packed,
@@ -252,24 +287,12 @@ def stop_on_the_way(
         if not length > gap:
             continue  # and has not passed the middle of any wall
         wx, wy, wz = wx / length, wy / length, wz / length
-        gone = 0.0
-        for _ in range(MOST_LOOKS):
-            s, gx, gy, gz = distance_at(
-                table_keys, table_values, distance, voxel, ax + gone * wx, ay + gone * wy,
-                az + gone * wz,
-            )  # fmt: skip
-            steepness = math.sqrt(gx * gx + gy * gy + gz * gz)
-            towards = -(gx * wx + gy * wy + gz * wz)
-            if s < gap and steepness > FLAT and towards > 0.0:
-                towards /= steepness
-                push = towards * (length - gone)
-                nx, ny, nz = gx / steepness, gy / steepness, gz / steepness
-                stop_at(p, n, push, nx, ny, nz, start, drift[n], friction[n], packed, total)
-                break
-            # Where the distance is not known, no surface is within a voxel.
-            gone += voxel if s >= FAR else max(s - gap, 0.25 * gap)
-            if gone >= length:
-                break
+        gone, _, nx, ny, nz = first_meeting(
+            table_keys, table_values, distance, voxel, ax, ay, az, wx, wy, wz, length, gap
+        )
+        if gone >= 0.0:
+            push = -(nx * wx + ny * wy + nz * wz) * (length - gone)
+            stop_at(p, n, push, nx, ny, nz, start, drift[n], friction[n], packed, total)
 
 
 @parallel_kernel

@@ -36,6 +36,7 @@ BAND = 6.0
 FRICTION = "friction"
 #: Voxels of a shell's thickness from which on the distance tells its sides apart.
 TIGHT = 1.25
+RESOLUTIONS = (8, 16, 32)  # voxels along a Bucket
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
@@ -58,11 +59,13 @@ class BodyCollider(Operator[Unknowns]):
 
     @classmethod
     def acts_on(cls, item: Any) -> bool:
-        """Bodies meet colliders by contacts; particles are bodies where a Constraint asks.
+        """Bodies meet colliders by contacts; so do particles where a Constraint asks.
 
         Particles that are a fluid look at the distance themselves.
         """
-        return super().acts_on(item) and (item.is_joined or item.fluid is not None)
+        return super().acts_on(item) and (
+            item.is_joined or item.fluid is not None or item.contacts is not None
+        )
 
     def need(self, reach: float, *, is_tight: bool = False) -> None:
         """Ask for distances up to this one [m], and that shells are tight to what presses."""
@@ -98,8 +101,8 @@ class BodyCollider(Operator[Unknowns]):
     def _local(self) -> _LocalField:
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))
-            fluid = self.target.fluid
-            resolution = 8 if fluid is None else fluid.collider_resolution()
+            asks = self.target.fluid or self.target.contacts
+            resolution = 8 if asks is None else asks.collider_resolution()
             self._mesh = _LocalField(
                 self.behavior, scope, resolution=resolution, targets=[self.target]
             )
@@ -211,6 +214,12 @@ class _LocalField(ColliderField):
                 places = position + number / max(count, 1) * way
                 parts.append(domain.bucket_coordinates(places, label=item.path))
         return unpack_buckets(np.unique(pack_buckets(np.concatenate(parts))))
+
+
+def resolution_for(domain: GridDomain, voxel_size: float) -> int:
+    """Voxels along a Bucket, none larger than this one [m] if the finest are not."""
+    wanted = domain.bucket_size / voxel_size - 1e-6
+    return next((one for one in RESOLUTIONS if one >= wanted), RESOLUTIONS[-1])
 
 
 def colliders_of(target: Any) -> list[BodyCollider]:

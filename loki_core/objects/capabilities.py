@@ -221,8 +221,10 @@ class LooseParticles(Unknowns, Protocol):
     Attributes:
         fluid: The Operator that makes a liquid of them, if any.
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
+        contacts: What lets them meet Colliders, if anything does.
     """
 
+    contacts: Any
     fluid_sources: list[Any]
     fluid_sinks: list[Any]
 
@@ -231,6 +233,9 @@ class LooseParticles(Unknowns, Protocol):
 
     def become_droplets(self, collisions: Any) -> None:
         """Be droplets, which the Operator collides."""
+
+    def meet_colliders(self, contacts: Any) -> None:
+        """Let an Action follow the ways of the particles, from where a step begins."""
 
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""

@@ -3,8 +3,8 @@
 Iterations from particle to particle take away what is wrong with densities over a few spacings;
 over longer ways they need as many as there are particles in a row. That part is solved for on cells
 of several spacings (`kernels/coarse_pressure.py`): a two-grid method, in which the number of
-iterations does not grow with the depth of a liquid. Every rank has the cells of all and solves the
-same system, which is small.
+iterations does not grow with the depth of a liquid. Every rank has the cells of all, in one order,
+and solves the same system, which is small: the same to the last bit for any number of ranks.
 
 A part of the liquid without a free surface bears any pressure, and no displacement makes it less
 dense on the whole: there the mean of the errors is left out, and that of the multipliers.
@@ -20,20 +20,24 @@ from numpy.typing import NDArray
 from loki_core.data.grid_domain import GridDomain
 from loki_core.kernels.coarse_pressure import (
     CORNERS,
+    ENTRIES,
     assemble_cells,
+    bound_entries,
     find_cells,
     interpolate_multipliers,
     restrict_errors,
     solve_cells,
     sort_by_cell,
+    unfold_matrices,
 )
+from loki_core.parallel.reduce import fixed_point_scale, of_limbs
 
 Array = NDArray[Any]
 
 CELL = 4.0  # spacings
 MOST_CELLS = 1 << 16  # of all ranks; beyond, cells are larger
 LARGEST_BOX = 1 << 24  # cells around all, up to which they are numbered by their place
-ITERATIONS, STOP = 100, 1e-12  # so that any number of ranks finds the same
+ITERATIONS, STOP = 100, 1e-12
 #: Density below which a particle is at a free surface; a flat one has 0.88.
 SURFACE = 0.93
 CORNER_OFFSETS = np.array([(c >> 2, (c >> 1) & 1, c & 1) for c in range(CORNERS)])
@@ -74,7 +78,8 @@ class CoarsePressure:
         while True:
             self._divide(domain, size)
             cells, numbers = self._occupied(own, packed)
-            if self._count_of_all(cells) <= MOST_CELLS:
+            self._agree_on(cells)
+            if len(self.known) <= MOST_CELLS:
                 break
             size *= 2.0
         self.cells = cells
@@ -82,15 +87,26 @@ class CoarsePressure:
         order: NDArray[np.int64] = np.empty(len(own), np.int64)
         sort_by_cell(numbers, self.first, order)
         self.places = own[order]
-        matrix = np.empty((len(cells), CORNERS, CORNERS))
-        assemble_cells(
-            cells, self.first, self.places, packed, weight, active, push, hold, moment,
-            self.inverse,
-            np.empty((len(cells), CORNERS, 3)), matrix,
-        )  # fmt: skip
-        self._number_corners(cells)
-        self.matrix = self._of_all(matrix)
+        self._number_corners()
+        self.largest_volume = self.comm.maximum(float(packed[own, 3].max(initial=0.0)))
+        self._assemble(packed, weight, active, push, hold, moment)
         self._find_closed_parts(packed, density)
+
+    def _assemble(
+        self, packed: Array, weight: Array, active: Array, push: Array, hold: Array, moment: float
+    ) -> None:
+        """Fill the matrices of all ranks' cells. Collective."""
+        given = (packed, weight, active, push, hold, moment, self.inverse)
+        bounds = np.empty(len(self.places))
+        bound_entries(self.places, *given, bounds)
+        scale = fixed_point_scale(self.comm.maximum(float(bounds.max(initial=0.0))))
+        count = len(self.cells)
+        limbs = np.empty((count, ENTRIES, 2), np.int64)
+        scratch = np.empty((count, CORNERS, 3))
+        assemble_cells(self.cells, self.first, self.places, *given, scale, scratch, limbs)
+        entries = of_limbs(self._of_all(limbs), scale)
+        self.matrix = np.empty((len(entries), CORNERS, CORNERS))
+        unfold_matrices(entries, self.matrix)
 
     def _divide(self, domain: GridDomain, size: float) -> None:
         """Choose cells of about a size [m], whole numbers of which fit into periodic boxes."""
@@ -120,21 +136,24 @@ class CoarsePressure:
         number: NDArray[np.int64] = np.cumsum(present) - 1
         return np.stack(np.unravel_index(occupied, tuple(extent)), axis=1) + low, number[flat]
 
-    def _count_of_all(self, cells: Array) -> int:
-        """How many cells all ranks have together, those that they share once. Collective."""
-        return len(np.unique(np.concatenate(self.comm.all_gather(_codes(cells)))))
+    def _agree_on(self, cells: Array) -> None:
+        """Number the cells of all ranks, those that they share once, by their place. Collective."""
+        parts = self.comm.all_gather(_codes(cells))
+        codes, numbers = np.unique(np.concatenate(parts), return_inverse=True)
+        self.known = _places(codes)
+        self.numbers = numbers.reshape(-1)  # of the cells of each rank, rank after rank
+        begin = sum(len(part) for part in parts[: self.comm.rank])
+        self.own_numbers = self.numbers[begin : begin + len(cells)]
 
-    def _number_corners(self, cells: Array) -> None:
-        """Number the corners of all ranks' cells. Collective."""
-        nodes = (cells[:, None] + CORNER_OFFSETS).astype(np.int64)
+    def _number_corners(self) -> None:
+        """Number the corners of all ranks' cells."""
+        nodes = self.known[:, None] + CORNER_OFFSETS
         for axis in np.flatnonzero(self.period):
             nodes[..., axis] %= self.period[axis]
-        parts = self.comm.all_gather(_codes(nodes.reshape(-1, 3)))
-        known, numbers = np.unique(np.concatenate(parts), return_inverse=True)
-        self.nodes = len(known)
+        codes, numbers = np.unique(_codes(nodes.reshape(-1, 3)), return_inverse=True)
+        self.nodes = len(codes)
         self.corners = numbers.reshape(-1, CORNERS)
-        begin = sum(len(part) for part in parts[: self.comm.rank]) // CORNERS
-        self.own_corners = np.ascontiguousarray(self.corners[begin : begin + len(cells)])
+        self.own_corners = np.ascontiguousarray(self.corners[self.own_numbers])
 
     def _find_closed_parts(self, packed: Array, density: Array) -> None:
         """Number the parts of the liquid that hang together and have no surface. Collective."""
@@ -146,7 +165,7 @@ class CoarsePressure:
             if len(self.places)
             else np.empty(0)
         )
-        has_surface = self._of_all((lowest < SURFACE).astype(np.float64)) > 0.0
+        has_surface = self._of_all((lowest < SURFACE).astype(np.int64)) > 0
         ends = self.corners[:, 1:].reshape(-1)
         begins = np.repeat(self.corners[:, 0], CORNERS - 1)
         links = coo_matrix((np.ones(len(ends)), (begins, ends)), shape=(self.nodes, self.nodes))
@@ -174,20 +193,23 @@ class CoarsePressure:
 
     def _restrict(self, packed: Array, density: Array, target: Array, most: float) -> Array:
         """Minus the errors, by node. Collective."""
-        restricted = np.empty((len(self.first) - 1, CORNERS))
+        scale = fixed_point_scale(self.largest_volume * most)
+        limbs = np.empty((len(self.cells), CORNERS, 2), np.int64)
         restrict_errors(
             self.cells, self.first, self.places, packed, self.inverse, self.active, density, target,
-            most, restricted,
+            most, scale, limbs,
         )  # fmt: skip
-        parts = self._of_all(restricted).reshape(-1)
+        parts = of_limbs(self._of_all(limbs), scale).reshape(-1)
         return np.bincount(self.corners.reshape(-1), parts, minlength=self.nodes)
 
-    def _of_all(self, values: Array) -> Array:
-        """Values of the cells of all ranks. Collective."""
+    def _of_all(self, values: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Sums of integers of the cells over all ranks, in the cells' common order. Collective."""
         if self.comm.size == 1:
             return values
-        whole = np.concatenate(self.comm.all_gather(np.ascontiguousarray(values).reshape(-1)))
-        return whole.reshape(-1, *values.shape[1:])
+        parts = np.concatenate(self.comm.all_gather(values.reshape(-1)))
+        sums: NDArray[np.int64] = np.zeros((len(self.known), *values.shape[1:]), np.int64)
+        np.add.at(sums, self.numbers, parts.reshape(-1, *values.shape[1:]))
+        return sums
 
     def correct(
         self, packed: Array, density: Array, target: Array, most: float, applied: Array,
@@ -215,3 +237,9 @@ def _codes(places: Array) -> NDArray[np.int64]:
     shifted = places.astype(np.int64) + (1 << 20)
     codes: NDArray[np.int64] = (shifted[:, 0] << 42) | (shifted[:, 1] << 21) | shifted[:, 2]
     return codes
+
+
+def _places(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The places [n, 3] that have these numbers."""
+    parts = (codes >> 42, codes >> 21 & 0x1FFFFF, codes & 0x1FFFFF)
+    return np.stack(parts, axis=1) - (1 << 20)

@@ -46,12 +46,14 @@ class Joinable(Object, Unknowns, Immersed):
             which stiffness depends.
         body_colliders: Colliders that contacts may be found with; they enter themselves.
         fluid: The Operator that makes a liquid of them, if any.
+        contacts: What lets particles meet Colliders, if anything does.
     """
 
     particles: ParticleSystem
     system: SolidSystem
     fluid: Any = None
     stages_to_move: tuple[str, ...] = USER_STAGES
+    contacts: Any = None
     first_dof: int = 0
     body_start: Int64
     particle_dof: Int64

@@ -95,8 +95,11 @@ class NeighbourSearch:
         particles = self.particles
         self.forget()
         self._skin = float(skin)
+        support = support.astype(particles.dtype, copy=False)
+        volume = volume.astype(particles.dtype, copy=False)
         largest = particles.domain.comm.maximum(float(support.max(initial=0.0)))
         self._refuse_wide(largest + skin)
+        self._find_classes(support, largest)
         rows = self._with_ghosts(support, volume, largest + skin)
         error: LokiError | None = None
         try:
@@ -120,6 +123,23 @@ class NeighbourSearch:
         self.packed = np.empty((0, 4), self.particles.dtype)
         self.places = 0
 
+    def _find_classes(self, support: Array, largest: float) -> None:
+        """Find the largest support of each class on all ranks. Collective.
+
+        Cells, and with them the order of sums, are then those of one rank on any number of them.
+        """
+        comm = self.particles.domain.comm
+        smallest = -comm.maximum(-float(support.min(initial=np.inf)))
+        self.is_uniform = not largest - smallest > 1e-6 * largest
+        self._class_largest = {0: largest}
+        if self.is_uniform:
+            return
+        octave = _octaves(support, largest)
+        mine = [(one, support[octave == one].max()) for one in np.unique(octave)]
+        every = np.concatenate(comm.all_gather(np.array(mine, np.float64).reshape(-1)))
+        for one, most in every.reshape(-1, 2):
+            self._class_largest[int(one)] = max(float(most), self._class_largest.get(int(one), 0.0))
+
     def _refuse_wide(self, reach: float) -> None:
         domain = self.particles.domain
         if reach > domain.bucket_size and domain.comm.size > 1:
@@ -142,7 +162,6 @@ class NeighbourSearch:
         """Position, id, support, volume and row of all that may be near. Collective."""
         particles, kind = self.particles, self.particles.dtype
         position, ids = particles.local("position"), particles.local("id")
-        support, volume = support.astype(kind, copy=False), volume.astype(kind, copy=False)
         if particles.domain.comm.size > 1:
             names = ("position", "id")
             self._refresh(names)
@@ -193,14 +212,13 @@ class NeighbourSearch:
     def _sort(self, position: Array, ids: Array, support: Array, volume: Array, row: Array) -> None:
         """Bring everything into search order, class by class."""
         kind = position.dtype
-        member = _classes(support)
-        self.is_uniform = bool(len(support) == 0 or np.ptp(support) <= 1e-6 * support.max())
+        member = self._members(support)
         permutation: list[Array] = []
         self._largest, self._cell, self._sorted = [], [], []
         self._begin = []  # place at which each class begins
         begin = 0
-        for chosen in member:
-            largest = float(support[chosen].max())
+        for one, chosen in member:
+            largest = self._class_largest[one]
             cell = largest + self._skin
             here = position if len(member) == 1 else np.ascontiguousarray(position[chosen])
             try:
@@ -228,6 +246,14 @@ class NeighbourSearch:
         pack_places(order, position, volume, self.packed)
         self._position = position
         self._find_own(len(position) - len(self._shift))
+
+    def _members(self, support: Array) -> list[tuple[int, NDArray[np.int64]]]:
+        """Classes that have rows here, the largest first, with these rows."""
+        if len(self._class_largest) == 1:
+            return [(0, np.arange(len(support)))] if len(support) else []
+        octave = _octaves(support, self._class_largest[0])
+        member = [(one, np.flatnonzero(octave == one)) for one in sorted(self._class_largest)]
+        return [(one, chosen) for one, chosen in member if len(chosen)]
 
     def _find_own(self, row_count: int) -> None:
         """Know which places are whose."""
@@ -348,11 +374,7 @@ def _table(values: Array) -> Array:
     return values[:, None] if values.ndim == 1 else values
 
 
-def _classes(support: Array) -> list[NDArray[np.int64]]:
-    """Rows of about the same support, the largest first; none where there are no rows."""
-    if len(support) == 0:
-        return []
-    octave = np.floor(np.log(support.max() / support) / np.log(CLASS_RATIO) + 1e-6)
-    if not octave.any():
-        return [np.arange(len(support))]
-    return [np.flatnonzero(octave == one) for one in np.unique(octave)]
+def _octaves(support: Array, largest: float) -> NDArray[np.int64]:
+    """Number of the class of each row, 0 for the largest support of all."""
+    octave = np.floor(np.log(largest / support) / np.log(CLASS_RATIO) + 1e-6)
+    return np.asarray(np.maximum(octave, 0.0), np.int64)

@@ -8,6 +8,7 @@ the box that are walls, and the Colliders.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,7 +28,7 @@ from loki_core.kernels.density_constraint import (
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.particle_velocities import farthest_apart
 from loki_core.kernels.smoothing import prototype
-from loki_core.objects.body_collider import field_reads, fields_of
+from loki_core.objects.body_collider import field_reads, fields_of, resolution_for
 from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.neighbour_search import NeighbourSearch
 from loki_core.objects.particle_matter import ParticleMatter
@@ -40,7 +41,6 @@ from loki_core.pipeline.task import Step, task
 Array = NDArray[Any]
 
 BALL = 4.0 / 3.0 * np.pi
-FINEST_COLLIDER = 32  # voxels along a Bucket
 #: Largest eigenvalue of the multipliers' system over its diagonal: 2.6 on a lattice, and 3.6 where
 #: particles are in great disorder.
 LARGEST_EIGENVALUE = 4.0
@@ -105,17 +105,12 @@ class ParticleFluid(Operator[LooseParticles]):
 
     def volumes(self) -> Array:
         """Of each local particle [m^3]."""
-        radius = self.target.particles.local("radius")
-        if len(radius) and np.ptp(radius) == 0.0:
-            return np.full(len(radius), BALL * float(radius[0]) ** 3, radius.dtype)
-        return np.asarray(BALL * radius.astype(np.float64) ** 3).astype(radius.dtype)
+        return _of_each(self.target.particles.local("radius"), lambda radius: BALL * radius**3)
 
     def supports(self, volume: Array) -> Array:
         """Reach of each local particle's kernel [m]."""
         support = float(self.settings.support)
-        if len(volume) and np.ptp(volume) == 0.0:
-            return np.full(len(volume), support * np.cbrt(float(volume[0])), volume.dtype)
-        return np.asarray(support * np.cbrt(volume.astype(np.float64))).astype(volume.dtype)
+        return _of_each(volume, lambda volume: support * np.cbrt(volume))
 
     def density_ratios(self, volume: Array) -> tuple[Array, bool]:
         """Density of each particle over the Object's, [count], and whether one, [1], is for all.
@@ -139,10 +134,11 @@ class ParticleFluid(Operator[LooseParticles]):
         if domain.comm.size == 1:
             return
         way = step.dt * float(largest_speed(particles.local("velocity")))
-        radius = float(particles.local("radius").max(initial=0.0))
+        way = domain.comm.maximum(math.inf if math.isnan(way) else way)
+        radius = domain.comm.maximum(float(particles.local("radius").max(initial=0.0)))
         reach = float(self.settings.support) * np.cbrt(BALL) * radius
         # A ghost layer is a Bucket wide; two particles may have moved towards each other.
-        if domain.comm.any(not 2.0 * way + 1.2 * reach < domain.bucket_size):
+        if not 2.0 * way + 1.2 * reach < domain.bucket_size:
             sort_moved(particles)
 
     def _stop_at_walls(self, dt: float) -> None:
@@ -176,8 +172,7 @@ class ParticleFluid(Operator[LooseParticles]):
         if isinstance(stream, Mesh):
             painted = [channels.get("radius", ()) for channels in stream.channels.values()]
             radii += [float(np.min(some)) for some in painted if len(some) and np.min(some) > 0.0]
-        wanted = target.scope.domain.bucket_size / (np.cbrt(BALL) * min(radii))
-        return int(min(max(8, 8 * math.ceil(wanted / 8.0 - 1e-6)), FINEST_COLLIDER))
+        return resolution_for(target.scope.domain, float(np.cbrt(BALL) * min(radii)))
 
     @property
     def task_data(self) -> dict[str, Any]:
@@ -194,10 +189,11 @@ class ParticleFluid(Operator[LooseParticles]):
             declaration = replace(declaration, reads=reads)
         return stage, declaration
 
-    @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",))
+    @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",), communicates=True)
     def ask_colliders(self, access: Access, step: Step) -> None:
-        """Say how far from Colliders the distance has to be known."""
+        """Say how far from Colliders the distance has to be known: on all ranks the same."""
         radius = float(access["particles.radius"].max(initial=0.0))
+        radius = self.target.scope.domain.comm.maximum(radius)
         support = float(self.settings.support) * np.cbrt(BALL) * radius
         for one in self.target.body_colliders:
             one.need(1.5 * support, is_tight=True)
@@ -392,6 +388,16 @@ class FluidStep:
             gradient, wall, search.support, self.weight, 0.5 / self._stiffness, stiffness
         )
         return stiffness
+
+
+def _of_each(values: Array, function: Callable[[Array], Array]) -> Array:
+    """A function of values [n], in double precision, and once where all are the same.
+
+    Of arrays in either case: that of a single number may round otherwise.
+    """
+    same = len(values) > 0 and np.ptp(values) == 0.0
+    found = function(values[: 1 if same else None].astype(np.float64)).astype(values.dtype)
+    return np.full(len(values), found[0]) if same else found
 
 
 def chebyshev_steps(count: int, largest: float) -> list[tuple[float, float]]:

@@ -79,7 +79,7 @@ class ParticleWalls:
         if self.has_box:
             distance_to_box(packed, own, self.lower, self.upper, closest)
         for one in self.colliders:
-            distance_to_field(*_field(one), packed, own, closest)
+            distance_to_field(*field_of(one), packed, own, closest)
         # Corrections within a step are a part of a spacing.
         self.near = own[closest < 1.5 * search.support[own]]
         rows = search.rows[self.near]
@@ -88,9 +88,8 @@ class ParticleWalls:
             self.start -= moved[rows]
         self.open = np.ones(len(self.near))
         self.gradient = np.zeros((len(self.near), 3))
-        surfaces = [self._surface(one, packed, self.near, dt) for one in self.colliders]
-        self.drift = [drift for drift, _ in surfaces]
-        self.rough = [rough for _, rough in surfaces]
+        self.drift = [dt * _velocity(one, packed, self.near) for one in self.colliders]
+        self.rough = [_roughness(one, packed, self.near) for one in self.colliders]
 
     def catch(
         self, position: Array, velocity: Array, support: Array, moved: Array, dt: float
@@ -111,23 +110,17 @@ class ParticleWalls:
 
         every: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
         for one in self.colliders:
-            closest = np.full(len(position), FAR)
-            distance_to_field(*_field(one), position, every, closest)
             way = np.linalg.norm(dt * velocity + moved.T, axis=1) + dt * one.speed
-            gap = keep * support
-            # A surface that the way has crossed is no farther than that; beyond the band it is not
-            # known where they end, but it is on the way.
-            crossed = (way > gap) & (closest < way + gap)
-            crossed |= (closest >= FAR) & (way > one.field.band)
-            near = every[crossed | (closest < gap)]
+            near = rows_near(one, position, way, keep * support)
             if not len(near):
                 continue
             start = starts(near)
-            drift, rough = self._drift(one, position, start, near, dt)
+            drift = drift_of(one, position, start, near, dt)
+            rough = _roughness(one, position, near)
             given = (near, support, keep, rough, start, drift, position, moved)
             for _ in range(CORNER):
-                stop_on_the_way(*_field(one), *given)
-            stop_at_field(*_field(one), *given)
+                stop_on_the_way(*field_of(one), *given)
+            stop_at_field(*field_of(one), *given)
             caught = True
         if self.has_box:
             closest = np.full(len(position), FAR)
@@ -140,37 +133,6 @@ class ParticleWalls:
             caught |= len(near) > 0
         return caught
 
-    def _drift(
-        self, one: BodyCollider, position: Array, start: Array, near: NDArray[np.int32], dt: float
-    ) -> tuple[Array, Array]:
-        """`_surface` where rows are, or where they began if the surface has passed them since."""
-        drift, rough = self._surface(one, position, near, dt)
-        if one.speed > 0.0:
-            every: NDArray[np.int32] = np.arange(len(near), dtype=np.int32)
-            at_start, _ = self._surface(one, start.astype(position.dtype), every, dt)
-            drift = np.where(np.any(drift != 0.0, axis=1)[:, None], drift, at_start)
-        return drift, rough
-
-    def _surface(
-        self, one: BodyCollider, packed: Array, near: NDArray[np.int32], dt: float
-    ) -> tuple[Array, Array]:
-        """How far a Collider's surface moves in the step [n, 3] m, and how rough it is [n]."""
-        drift = np.empty((len(near), 3))
-        self._sample(one, "velocity", packed, near, drift)
-        rough = np.full((len(near), 1), float(one.settings.friction))
-        if FRICTION in one.field.channels:
-            self._sample(one, FRICTION, packed, near, rough)
-        return dt * drift, np.ascontiguousarray(rough[:, 0])
-
-    def _sample(
-        self, one: BodyCollider, name: str, packed: Array, near: Array, sampled: Array
-    ) -> None:
-        volume = one.field.volume
-        sample_channel(
-            *volume.buckets.table, volume.with_ghosts("primitive"), volume.with_ghosts(name),
-            one.field.voxel_size, packed, near, sampled,
-        )  # fmt: skip
-
     def add_density(self, search: NeighbourSearch, density: Array) -> None:
         """Measure the walls at the present positions, and count what they take as filled."""
         if not len(self.near):
@@ -181,7 +143,7 @@ class ParticleWalls:
         )  # fmt: skip
         for one in self.colliders:
             meet_field(
-                *_field(one), search.packed, self.near, search.support, self.spacing, self.norm,
+                *field_of(one), search.packed, self.near, search.support, self.spacing, self.norm,
                 self.open, self.gradient,
             )  # fmt: skip
         add_wall_density(self.near, self.open, density)
@@ -211,7 +173,7 @@ class ParticleWalls:
         if self.has_box:
             pull_to_box(*given, self.lower, self.upper, strength, weight, change)
         for one in self.colliders:
-            pull_to_field(*_field(one), *given, strength, weight, change)
+            pull_to_field(*field_of(one), *given, strength, weight, change)
 
     def stop(self, search: NeighbourSearch, total: Array) -> None:
         """Push out what has come too near; what that moves is added to total [3, places]."""
@@ -224,8 +186,8 @@ class ParticleWalls:
             )  # fmt: skip
             if one.settings.mode == "shell":  # where the distance does not tell the sides apart
                 for _ in range(CORNER):
-                    stop_on_the_way(*_field(one), *given)
-            stop_at_field(*_field(one), *given)
+                    stop_on_the_way(*field_of(one), *given)
+            stop_at_field(*field_of(one), *given)
         if self.has_box:
             stop_at_box(
                 self.near, self.lower, self.upper, search.support, keep, self.friction, self.start,
@@ -233,7 +195,63 @@ class ParticleWalls:
             )  # fmt: skip
 
 
-def _field(one: BodyCollider) -> tuple[Any, ...]:
+def rows_near(one: BodyCollider, position: Array, way: Array, gap: Array) -> NDArray[np.int32]:
+    """Rows that may have met a Collider on their ways.
+
+    Args:
+        position: Of rows at the end of their ways [m], [count, 3].
+        way: How long these are, seen from the Collider [m], [count].
+        gap: How near to its surface rows come [m], [count].
+    """
+    every: NDArray[np.int32] = np.arange(len(position), dtype=np.int32)
+    closest = np.full(len(position), FAR)
+    distance_to_field(*field_of(one), position, every, closest)
+    # A surface that the way has crossed is no farther than that; beyond the band it is not known
+    # where they end, but it is on the way.
+    crossed = (way > gap) & (closest < way + gap)
+    crossed |= (closest >= FAR) & (way > one.field.band)
+    return every[crossed | (closest < gap)]
+
+
+def drift_of(
+    one: BodyCollider, position: Array, start: Array, near: NDArray[np.int32], dt: float
+) -> Array:
+    """How far a Collider's surface moves in the step [n, 3] m.
+
+    Where rows are, or where they began if the surface has passed them since.
+    """
+    drift = dt * _velocity(one, position, near)
+    if one.speed > 0.0:
+        every: NDArray[np.int32] = np.arange(len(near), dtype=np.int32)
+        at_start = dt * _velocity(one, start.astype(position.dtype), every)
+        drift = np.where(np.any(drift != 0.0, axis=1)[:, None], drift, at_start)
+    return drift
+
+
+def _velocity(one: BodyCollider, packed: Array, near: NDArray[np.int32]) -> Array:
+    """Of a Collider's surface [m/s], [n, 3]."""
+    velocity = np.empty((len(near), 3))
+    _sample(one, "velocity", packed, near, velocity)
+    return velocity
+
+
+def _roughness(one: BodyCollider, packed: Array, near: NDArray[np.int32]) -> Array:
+    """Coulomb's coefficient of a Collider's surface, [n]."""
+    rough = np.full((len(near), 1), float(one.settings.friction))
+    if FRICTION in one.field.channels:
+        _sample(one, FRICTION, packed, near, rough)
+    return np.ascontiguousarray(rough[:, 0])
+
+
+def _sample(one: BodyCollider, name: str, packed: Array, near: Array, sampled: Array) -> None:
+    volume = one.field.volume
+    sample_channel(
+        *volume.buckets.table, volume.with_ghosts("primitive"), volume.with_ghosts(name),
+        one.field.voxel_size, packed, near, sampled,
+    )  # fmt: skip
+
+
+def field_of(one: BodyCollider) -> tuple[Any, ...]:
     """The distance field of a collider as kernels read it."""
     volume = one.field.volume
     return (*volume.buckets.table, volume.with_ghosts("distance"), one.field.voxel_size)

@@ -4,9 +4,10 @@ A substep is backward Euler on each particle's own 3x3 system (kernels/lagrangia
 Forces such as drag are stable at any stiffness. The mass of a particle is its density times the
 volume of a ball of its radius.
 
-A Constraint that reaches the particles lets them join the system of all solids, where each is a
+An Attachment that reaches the particles lets them join the system of all solids, where each is a
 body of its own (`objects/joinable.py`). What they have are degrees of freedom of solids then, so
-they are stored in float64, whatever the precision of the Setup.
+they are stored in float64, whatever the precision of the Setup. A Collision Constraint lets them
+bounce off Colliders (`constraints/particle_contacts.py`), joined or not.
 """
 
 from __future__ import annotations
@@ -79,7 +80,6 @@ OWN_CHANNELS = (
     "start_velocity",
     "change",
 )
-JOINED_CHANNELS = ("start_position", "contact")
 OUTPUT_CHANNELS = ("id", "velocity", "mass", "radius", "age")
 
 
@@ -165,6 +165,7 @@ class Particles(Joinable, LooseParticles):
         derived: Channels that Operators fill and that are part of the output.
         fluid: The Operator that makes a liquid of them, if any.
         droplets: The Operator that collides them as droplets, if any.
+        contacts: What lets them meet Colliders, if anything does.
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
     """
 
@@ -192,6 +193,7 @@ class Particles(Joinable, LooseParticles):
         self.lets_input_go = True
         self.fluid: Any = None
         self.droplets: Any = None
+        self.contacts: Any = None
         self.fluid_sources: list[Any] = []
         self.fluid_sinks: list[Any] = []
 
@@ -207,6 +209,19 @@ class Particles(Joinable, LooseParticles):
         self.droplets = collisions
         self.particles.store_as(np.float64)
 
+    def meet_colliders(self, contacts: Any) -> None:
+        """Let an Action follow the ways of the particles, from where a step begins."""
+        self.contacts = contacts
+        self._keep_start()
+
+    def _keep_start(self) -> None:
+        self.particles.add_channel("start_position", self.particles.dtype, (3,))
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether it is known where a step began."""
+        return "start_position" in self.particles.channels
+
     def derive_channel(self, name: str) -> None:
         """Add a channel that an Operator fills and that is part of the output."""
         self.particles.add_channel(name, self.particles.dtype)
@@ -217,7 +232,7 @@ class Particles(Joinable, LooseParticles):
         if not self.is_joined:
             super().join()
             self.particles.store_as(np.float64)
-            self.particles.add_channel("start_position", np.float64, (3,))
+            self._keep_start()
 
     def tasks(self) -> Iterator[Task]:
         """The joint system solves for particles that are in it, and moves them."""
@@ -231,7 +246,7 @@ class Particles(Joinable, LooseParticles):
     ) -> tuple[Stage, Declaration]:
         """Contacts ask where the step began."""
         stage, declaration = super().declare(name, stage, declaration)
-        if self.is_joined and name == "begin":
+        if self.keeps_start and name == "begin":
             writes = (*declaration.writes, "particles.start_position")
             declaration = replace(declaration, writes=writes)
         return stage, declaration
@@ -239,8 +254,8 @@ class Particles(Joinable, LooseParticles):
     @property
     def own_channels(self) -> tuple[str, ...]:
         """Channels that the user's may not be mistaken for."""
-        joined = JOINED_CHANNELS if self.is_joined else ()
-        return (*OWN_CHANNELS, *joined, *self.derived, *NEIGHBOUR_CHANNELS)
+        start = ("start_position",) if self.keeps_start else ()
+        return (*OWN_CHANNELS, *start, *self.derived, *NEIGHBOUR_CHANNELS)
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Name the painted overrides; particles that are emitted later get the Behavior's value."""
@@ -490,7 +505,7 @@ class Particles(Joinable, LooseParticles):
     )
     def begin(self, access: Access, step: Step) -> None:
         """Keep the start velocity and guess the end position."""
-        if self.is_joined:
+        if self.keeps_start:
             access["particles.start_position"][:] = access["particles.position"]
         begin_step(
             access["particles.velocity"],

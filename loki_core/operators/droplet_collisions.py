@@ -135,6 +135,9 @@ class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCo
         comm.raise_together(self._load(particles, step.dt))
         if comm.total(rows.present) < 2:
             return
+        walls = self.target.contacts
+        if walls is not None:
+            walls.remember()
         self._ghosts = DropletGhosts.of(rows, particles)
         contacts, accounts = self._first_contacts(), []
         for _ in range(int(self.settings.max_rounds)):
@@ -153,6 +156,8 @@ class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCo
                 )
         if accounts:
             self._store(particles)
+            if walls is not None:
+                walls.settle(step.dt)
             self._add_to_account(comm, np.concatenate(accounts))
 
     # -- in and out ------------------------------------------------------------------------
@@ -198,7 +203,8 @@ class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCo
             particles.remove(gone)
         born = rows.born()
         if particles.domain.comm.any(len(born) > 0):
-            copied = ("age", "lifetime", *self.target.vertex_channels())
+            start = ("start_position",) if self.target.keeps_start else ()
+            copied = ("age", "lifetime", *start, *self.target.vertex_channels())
             inherited = {name: particles.local(name)[rows.parent[born]] for name in copied}
             particles.append(inherited | self._channels_of(born), ids=rows.ids[born])
         particles.wrap()

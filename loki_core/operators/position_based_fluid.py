@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.kernels.density_constraint import find_multipliers
-from loki_core.kernels.neighbour_lists import run_count
 from loki_core.kernels.particle_velocities import (
     confine_vortices,
     find_vorticity,
@@ -168,7 +167,7 @@ class _Solve(FluidStep):
         find_multipliers(
             self.search.own, self.density, np.ones(1, self.density.dtype), self.stiffness, strength,
             self.weight, most, 0.0 if settings.inequality else pull, momentum, self.applied,
-            self.multiplier, np.empty(run_count(self.search.own)),
+            self.multiplier, np.empty(0),
         )  # fmt: skip
         self.applied += self.multiplier
         tensile = TENSILE * pull / int(settings.iterations)

@@ -35,7 +35,6 @@ from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.kernels.density_constraint import find_multipliers, sum_density, sum_gradients
 from loki_core.kernels.lagrangian_step import largest_speed
-from loki_core.kernels.neighbour_lists import run_count
 from loki_core.kernels.particle_forces import (
     add_tension,
     apply_viscosity,
@@ -54,6 +53,7 @@ from loki_core.objects.particle_fluid import (
     ParticleFluid,
     chebyshev_steps,
 )
+from loki_core.parallel.reduce import fixed_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -182,16 +182,19 @@ class _Solve(FluidStep):
         iterations: Of both problems.
         wrong: Mean error of densities that is left.
         coarse: Of the problem under way, for the lists that are valid.
+        count: Of the particles of all ranks.
     """
 
     way: Array
     coarse: CoarsePressure | None = None
     iterations = 0
     wrong = 0.0
+    count = 0
 
     def run(self) -> None:
         """Move, and leave the result in the particles' channels. Collective."""
         particles, kind, search = self.particles, self.particles.dtype, self.search
+        self.count = particles.domain.comm.total(particles.count)
         self.way = self.begin()
         self._apply_forces()
         tolerance = float(self.settings.tolerance)
@@ -299,11 +302,11 @@ class _Solve(FluidStep):
             solution += solution - product(solution) / self._weight_of_vectors()
             search.share(solution)
             return
-        parts = np.empty(run_count(own))
+        products = np.empty(len(own))
 
         def dot(one: Array, two: Array) -> float:
-            multiply_vectors(own, search.packed, one, two, parts)
-            return float(comm.all_reduce(np.array([parts.sum()]), "sum")[0])
+            multiply_vectors(own, search.packed, one, two, products)
+            return fixed_sum(comm, products)
 
         residual = self._weight_of_vectors() * solution - product(solution)
         residual[:, 3] = 0.0
@@ -383,13 +386,12 @@ class _Solve(FluidStep):
         """Find what an iteration adds; returns the mean of what is wrong. Collective."""
         self.measure_density()
         own, comm = self.search.own, self.particles.domain.comm
-        wrong = np.empty(run_count(own))
+        wrong = np.empty(len(own))
         find_multipliers(
             own, self.density, target, self.stiffness, strength, self.weight, MOST_ERROR, 0.0,
             momentum, applied, self.multiplier, wrong,
         )  # fmt: skip
-        whole = comm.all_reduce(np.array([wrong.sum(), float(len(own))]), "sum")
-        return float(whole[0] / max(whole[1], 1.0))
+        return fixed_sum(comm, wrong) / max(self.count, 1)
 
     def _correct_coarsely(self, target: Array, applied: Array) -> None:
         """Add the slow part of the multipliers to those that are applied, and move. Collective."""

@@ -80,6 +80,7 @@ class Stage(Enum):
     ADVECT = _user("substep", "velocities at t + dt are known")
     REMEMBER_CONSTRAINTS = _developer("substep", "constraints keep what the next step begins with")
     GRID_TO_PARTICLES = _developer("substep", "grid velocities return to particles")
+    MEET_COLLIDERS = _developer("substep", "ways of particles end or turn at Colliders")
     MOVE_PARTICLES = _developer("substep", "particles move and age, walls hold them")
     ADVECT_VOLUMES = _developer("substep", "volumes move")
     SOLVE_SECONDARIES = _developer("substep", "SPH, PBF and droplets")

@@ -14,6 +14,8 @@ SCRIPT = Path(__file__).parent / "scripts" / "particle_constraints.py"
 
 def assert_same_motion(many, alone, ranks):
     np.testing.assert_array_equal(many["dust.id"], alone["dust.id"])
+    scale = np.abs(alone["impulse"]).max()
+    np.testing.assert_allclose(many["impulse"], alone["impulse"], rtol=0, atol=1e-7 * scale)
     for name in alone:
         if name.startswith(("dust.", "rods.")):
             scale = np.abs(alone[name]).max()
@@ -29,13 +31,16 @@ LONG = [pytest.param(mode, marks=pytest.mark.slow) for mode in ("once", "balance
 @pytest.mark.parametrize("mode", ["contacts", "every_step", *LONG])
 def test_motion_does_not_depend_on_ranks(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)
-    assert (alone["dust.contact"][:, 0] > 0.0).sum() > 20
+    above = alone["dust.position"][:, 1] - alone["dust.radius"]
+    assert above.min() > -1e-6 and (above < 1e-3).sum() > 20
     assert len(np.setdiff1d(np.arange(150), alone["dust.id"])) > 20  # some died
     assert alone["dust.id"].max() > 170  # some were born
     assert mode == "contacts" or alone["owned"].min() > 2
     for ranks in (2, 3):
         many = results_on_ranks(SCRIPT, ranks, tmp_path, mode)
         assert many["counts"].min() > 0
+        if mode == "contacts":  # nothing is solved for: no order of sums to differ
+            np.testing.assert_array_equal(many["dust.position"], alone["dust.position"])
         np.testing.assert_array_equal(many["owned"], alone["owned"])
         assert mode == "contacts" or many["evaluated"].sum() > many["owned"].sum()
         assert_same_motion(many, alone, ranks)

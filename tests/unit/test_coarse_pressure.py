@@ -129,6 +129,21 @@ def test_particles_that_leave_their_cell_stay_at_its_side():
     np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-6 * np.abs(found[0]).max())
 
 
+def test_a_corner_that_no_particle_sees_spoils_nothing():
+    """Particles in one corner of a cell leave the opposite one undetermined: no noise from it."""
+    x = block(8, 12, 8, spacing=D)
+    grazing = np.full((1, 3), 8.0 * D) + 1e-3 * D  # a hair inside a cell of its own
+    packed, cells = coarse(np.concatenate((x, grazing)))
+    error = 1.0 + 0.01 * np.ones(len(packed))
+    found = []
+    for noise in (0.0, 1e-15):
+        cells.matrix *= 1.0 + noise * np.random.default_rng(2).standard_normal(cells.matrix.shape)
+        multiplier = np.empty(len(packed))
+        cells.correct(packed, error, np.ones(1), 1.0, np.zeros(len(packed)), multiplier)
+        found.append(multiplier)
+    np.testing.assert_allclose(found[1], found[0], rtol=0, atol=1e-10 * np.abs(found[0]).max())
+
+
 @pytest.mark.parametrize("sides", ["periodic", "wall"])
 @pytest.mark.compiles
 def test_a_box_that_is_full_bears_any_pressure_and_stays(sides):

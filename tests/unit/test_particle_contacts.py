@@ -7,7 +7,6 @@ import pytest
 import trimesh
 
 import loki_core as lk
-from loki_core.constraints.collision import STIFFENING
 
 pytestmark = pytest.mark.compiles
 
@@ -28,7 +27,7 @@ def solver_of(
     points, collider, *, objects=(), group=(), inputs=None, velocity=None, newton=1, **more
 ):
     """Particles, a collider and gravity; more are options of the Constraint and of the Setup."""
-    names = ("friction_coefficient", "thickness", "stiffness")
+    names = ("friction_coefficient", "thickness", "restitution")
     options = {name: more.pop(name) for name in names if name in more}
     settings = {"bucket_size": 0.1, "newton_iterations": newton, **more}
     stream = points if isinstance(points, lk.Points) else lk.Points(np.atleast_2d(points))
@@ -61,19 +60,15 @@ def grid(count, spacing, height):
 @pytest.mark.parametrize(("newton", "substeps"), [(1, 1), (1, 4), (4, 2)])
 @pytest.mark.parametrize("precision", ["single", "double"])
 def test_particles_rest_at_their_radius(newton, substeps, precision):
-    """At rest a contact carries m g, so it is h^2 g / STIFFENING deep, and stays."""
+    """What falls stays where it touches, to the last bit."""
     solver = solver_of(
         grid(4, 0.03, 0.02), plank(), newton=newton, substeps=substeps, precision=precision
     )
     solver.run(24)
     there = solver.read(PATH, "position")
-    step = 1.0 / 24.0 / substeps
-    depth = RADIUS - there[:, 1]
-    np.testing.assert_allclose(depth, step**2 * GRAVITY / STIFFENING, rtol=0.1, atol=1e-9)
-    mass = solver.read(PATH, "mass")
-    np.testing.assert_allclose(solver.read(PATH, "contact")[:, 0], mass * GRAVITY, rtol=1e-3)
+    np.testing.assert_allclose(there[:, 1], RADIUS, rtol=0, atol=1e-7)
     solver.run(24)
-    np.testing.assert_allclose(solver.read(PATH, "position"), there, rtol=0, atol=1e-7)
+    np.testing.assert_allclose(solver.read(PATH, "position"), there, rtol=0, atol=1e-8)
     assert np.abs(solver.read(PATH, "velocity")).max() < 1e-6
 
 
@@ -90,10 +85,9 @@ def test_friction_holds_below_its_angle(newton, substeps):
     solver, along = on_slope(np.arctan(mu) - 0.02, mu, newton=newton, substeps=substeps)
     start = solver.read(PATH, "position")
     solver.run(24)
-    # What sticks creeps by the depth of the penalty in every step: h^2 g sin(a) / STIFFENING.
-    creep = 24 * substeps * GRAVITY * (1.0 / 24.0 / substeps) ** 2 / STIFFENING
-    assert np.abs((solver.read(PATH, "position") - start) @ along).max() < creep
-    assert np.abs(solver.read(PATH, "velocity")).max() < 2e-5
+    # It falls to where the voxels of the plank have their surface, and stays.
+    assert np.abs((solver.read(PATH, "position") - start) @ along).max() < 1e-6
+    assert np.abs(solver.read(PATH, "velocity")).max() < 1e-6
 
 
 @pytest.mark.parametrize(("newton", "substeps"), [(1, 1), (1, 4), (4, 1)])
@@ -166,11 +160,8 @@ def test_impact_gains_no_energy(direction, newton):
     seen = [energy(solver)]
     solver.observe("SUBSTEP_END", lambda s, _: seen.append(energy(s)))
     solver.run(12)
-    # A penalty keeps 1 / STIFFENING of what an impact brings, and may give that back later.
-    kept = 0.5 * mass.max() * np.dot(direction, direction) / STIFFENING
-    assert np.max(np.diff(seen, axis=0)) <= kept
-    least = np.minimum.accumulate(seen, axis=0)
-    assert np.max(seen - least) <= kept and np.max(seen[-1] - seen[0]) < 0.0
+    assert np.max(np.diff(seen, axis=0)) <= 1e-6 * np.max(seen[0])
+    assert np.max(seen[-1] - seen[0]) < 0.0
 
 
 def test_a_fast_particle_comes_out_where_it_went_in():
@@ -247,26 +238,25 @@ def test_a_restart_continues_bit_for_bit():
     second.restore(first.state())
     second.run(5)
     np.testing.assert_array_equal(second.read(PATH, "id"), whole.read(PATH, "id"))
-    for name in ("position", "velocity", "contact"):
+    for name in ("position", "velocity"):
         np.testing.assert_array_equal(second.read(PATH, name), whole.read(PATH, name), name)
 
 
 def test_particles_come_and_go_while_others_rest():
     solver = rain()
-    system, versions = solver.solids, set()
+    present = set()
     for _ in range(24):
         solver.run(1)
-        versions.add(system.version)
-    assert len(versions) > 10
-    contact, radius = solver.read(PATH, "contact"), solver.read(PATH, "radius")
-    assert (contact[:, 0] > 0.0).sum() > 30
-    position = solver.read(PATH, "position")
+        present.add(solver.read(PATH, "id").tobytes())
+    assert len(present) > 10
+    radius, position = solver.read(PATH, "radius"), solver.read(PATH, "position")
     distance = position[:, 0] * np.sin(0.1) + position[:, 1] * np.cos(0.1)
     distance -= 0.004 * 24 * np.sin(0.1)  # the belt has gone along x
-    assert np.min(distance - radius) > -1e-4
+    assert np.min(distance - radius) > -1e-6
+    assert (distance - radius < 1e-6).sum() > 30
 
 
-def test_contacts_remember_whatever_rows_they_are_in():
+def test_what_sticks_goes_on_to_whatever_rows_it_is_in():
     """A heap on a belt changes Buckets all the time; what sticks goes on to stick."""
 
     def belt(frame):
@@ -275,15 +265,13 @@ def test_contacts_remember_whatever_rows_they_are_in():
     solver = solver_of(
         grid(6, 0.017, RADIUS), belt, friction_coefficient=0.6, substeps=2, bucket_size=0.03
     )
-    item, system, orders = solver.object(PATH), solver.solids, set()
+    item, orders = solver.object(PATH), set()
     solver.run(12)
-    start, version = solver.read(PATH, "position"), system.version
-    mass = solver.read(PATH, "mass")
+    start = solver.read(PATH, "position")
     for _ in range(6):
         solver.run(1)
         orders.add(item.particles.local("id").tobytes())
-        np.testing.assert_allclose(solver.read(PATH, "contact")[:, 0], mass * GRAVITY, rtol=1e-3)
-    assert len(orders) > 3 and system.version == version
+    assert len(orders) > 3
     moved = solver.read(PATH, "position") - start
     np.testing.assert_allclose(moved, np.tile([0.12, 0.0, 0.078], (36, 1)), atol=1e-4)
 

@@ -7,8 +7,15 @@ import math
 import numpy as np
 import pytest
 
+from loki_core.kernels.accumulate import RUN, sum_limbs
 from loki_core.parallel.comm import SERIAL
-from loki_core.parallel.reduce import exact_sum, exact_sums
+from loki_core.parallel.reduce import (
+    exact_sum,
+    exact_sums,
+    fixed_point_scale,
+    fixed_sum,
+    of_limbs,
+)
 
 
 def hard_values(rng, count):
@@ -77,3 +84,32 @@ def test_a_value_that_is_not_finite_makes_its_column_not_a_number(bad):
     found = exact_sums(SERIAL, values)
     assert found[0] == 10.0
     assert math.isnan(found[1])
+
+
+def test_sums_in_fixed_point_do_not_depend_on_order_or_partition():
+    rng = np.random.default_rng(9)
+    values = rng.standard_normal(20_000) * 2.0 ** rng.integers(-40, 3, 20_000)
+    whole = fixed_sum(SERIAL, values)
+    assert {fixed_sum(SERIAL, rng.permutation(values)) for _ in range(5)} == {whole}
+    assert abs(whole - math.fsum(values)) < 20_000 * 2.0**-61 * np.abs(values).max()
+    scale = fixed_point_scale(float(np.abs(values).max()))
+    parts = []
+    for part in np.split(values, [1, 5000, 5001, 17_000]):  # as ranks have them
+        limbs = np.zeros((-(-len(part) // RUN), 2), np.int64)
+        sum_limbs(part, scale, limbs)
+        parts.append(limbs.sum(axis=0))
+    assert float(of_limbs(np.sum(parts, axis=0), scale)) == whole
+
+
+@pytest.mark.parametrize(
+    "values", [[], [0.0, -0.0], [5e-324], [1.7e308], [-3.0, 1e-300], [1.0, -1.0]]
+)
+def test_sums_in_fixed_point_of_extreme_values(values):
+    found = fixed_sum(SERIAL, np.array(values, np.float64))
+    expected = math.fsum(values)
+    assert found == pytest.approx(expected, rel=1e-15, abs=1e-300)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_sum_in_fixed_point_of_what_is_not_finite_is_not_a_number(bad):
+    assert math.isnan(fixed_sum(SERIAL, np.array([1.0, bad, 2.0])))

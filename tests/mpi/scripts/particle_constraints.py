@@ -16,7 +16,7 @@ from tests.ranks import balance_at_every_look
 
 DUST, RODS = "Dust/ParticleObject", "Rods/CurvesObject"
 MODES = {
-    "contacts": {"attached": False},
+    "contacts": {"attached": False, "restitution": 0.6, "droplets": True},
     "once": {},
     "every_step": {"every_step": True, "newton_iterations": 3},
     "balanced": {"every_step": True, "balance_every": 2, "friction": 1e-4},
@@ -77,6 +77,7 @@ def main(target, mode):
     comm = world()
     balance_at_every_look()
     chosen = {"attached": True, "every_step": False, "friction": 0.0, "count": 150, **MODES[mode]}
+    restitution, droplets = chosen.pop("restitution", 0.0), chosen.pop("droplets", False)
     attached, count = chosen.pop("attached"), chosen.pop("count")
     every_step, friction = chosen.pop("every_step"), chosen.pop("friction")
     setup = lk.SolverSetup(
@@ -87,7 +88,8 @@ def main(target, mode):
                 input="dust", source="tap", rate=200.0, velocity=(0.5, 0.0, 0.5), lifetime=0.1
             ),
             lk.Collider(input="belt"),
-            lk.CollisionConstraint(friction_coefficient=0.4),
+            lk.CollisionConstraint(friction_coefficient=0.4, restitution=restitution),
+            *((lk.BinaryDropletCollisions(),) if droplets else ()),
         ),
         lk.Group(
             "Rods",
@@ -106,8 +108,10 @@ def main(target, mode):
     with one_fails_all_fail(comm):
         solver = lk.Solver(setup, inputs)
         solver.run(8)
-        names = ("id", "position", "velocity", "contact")
+        names = ("id", "position", "velocity", "radius")
         found = {f"dust.{name}": solver.read(DUST, name) for name in names}
+        walls = [a for some in solver.actions.values() for a in some if hasattr(a, "impulse")]
+        found["impulse"] = walls[0].impulse
         found |= {f"rods.{name}": solver.read(RODS, name) for name in ("position", "velocity")}
         actions = [a for some in solver.actions.values() for a in some if hasattr(a, "numbers")]
         found["owned"] = np.array([comm.total(int(a.is_owner.sum())) for a in actions])
