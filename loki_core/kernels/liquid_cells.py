@@ -244,8 +244,9 @@ def judge_bucket(
                         count += 1
                 # What is open of a cell may be above the surface, though its middle is not.
                 is_dry = filled[b, 0, i, j, k] < DRY and open_part[b, 0, i, j, k] > DRY
-                if count > 0 and not is_dry and is_near_air(b, i, j, k, kind, told, neighbours):
-                    depth = min(max(total / count, -1.0), 1.0)
+                depth = min(max(total / max(count, 1), -1.0), 1.0)
+                is_told = count > 0 and not (is_dry and depth >= LEAST_DEPTH)
+                if is_told and is_near_air(b, i, j, k, kind, told, neighbours):
                     new_kind[b, 0, i, j, k] = FLUID if depth >= LEAST_DEPTH else AMBIENT
                     new_told[b, 0, i, j, k] = 1
                     filled[b, 0, i, j, k] = filled_at(depth)
@@ -338,3 +339,27 @@ def error_of_bucket(b, kind, filled, open_part, loose, neighbours, most, out):
                         if other >= 0 and kind[other, 0, ni, nj, nk] == AMBIENT:
                             error = 0.0
                 out[row] = min(max(error, -most), most) * open_part[b, 0, i, j, k]
+
+
+@parallel_kernel
+def mark_near_air(kind, neighbours, out):
+    """Mark local cells that air is around: 1, else 0."""
+    r = kind.shape[2]
+    for b in prange(neighbours.shape[0]):
+        for i in range(r):
+            for j in range(r):
+                for k in range(r):
+                    out[b, 0, i, j, k] = is_beside_air(np.int64(b), i, j, k, kind, neighbours)
+
+
+@device
+def is_beside_air(b, i, j, k, kind, neighbours):
+    r = kind.shape[2]
+    found = 0
+    for n in range(27):
+        other, ni, nj, nk = voxel_at(
+            neighbours, b, r, i + n // 9 - 1, j + n // 3 % 3 - 1, k + n % 3 - 1
+        )
+        if other >= 0 and kind[other, 0, ni, nj, nk] == AMBIENT:
+            found = 1
+    return found

@@ -21,6 +21,8 @@ from loki_core.kernels.mac_grid import EMPTY_CODE, SIDE_NO_SLIP, SIDE_OPEN
 #: Voxels that a particle is moved at most because there are too many: faces that solids nearly
 #: close have displacements of any length.
 LONGEST_PUSH = 0.3
+#: Part of a velocity's gradient that particles keep at the surface where it is mere noise.
+CALM_PART = 0.5
 
 
 @device
@@ -182,7 +184,7 @@ def limited(value, most):
 @parallel_kernel
 def faces_to_particles(
     faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
-    bucket_size, halo, dt, offsets, position, velocity, affine, has_affine,
+    bucket_size, halo, dt, offsets, position, velocity, affine, has_affine, near_air, noise,
 ):  # fmt: skip
     """Bring the grid's velocity to particles, and move these along it.
 
@@ -191,21 +193,22 @@ def faces_to_particles(
     velocity that stays, 0 for PIC and 1 for FLIP; sides int [6] and outer float64 [6, 3] of the
     box; rows int32 [particle buckets], of the volume;
     coords int32 [particle buckets, 3]; halo: layers of faces around a Bucket; position, velocity
-    [n, 3], affine [n, 3, 3].
+    [n, 3], affine [n, 3, 3]; near_air uint8 [b, 1, r, r, r], and noise 1/s, the gradient that the
+    surface's noise makes in a step.
     """
     for b in prange(rows.shape[0]):
         if offsets[b + 1] > offsets[b]:
             move_bucket(
                 np.int64(b), faces, before, has_before, keep, spread, neighbours, sides,
                 outer, rows, coords, bucket_size, halo, dt, offsets, position, velocity, affine,
-                has_affine,
+                has_affine, near_air, noise,
             )  # fmt: skip
 
 
 @device
 def move_bucket(
     b, faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
-    bucket_size, halo, dt, offsets, position, velocity, affine, has_affine,
+    bucket_size, halo, dt, offsets, position, velocity, affine, has_affine, near_air, noise,
 ):  # fmt: skip
     """Do one Bucket."""
     r = faces.shape[2]
@@ -247,6 +250,10 @@ def move_bucket(
                 old = sample_tile(former, m, x + away, y + away, z + away, a)
                 new += keep * (velocity[p, a] - old)
             velocity[p, a] = new
+        if has_affine == 1 and noise > 0.0:
+            i, j, k = inside(int(x) - halo, r), inside(int(y) - halo, r), inside(int(z) - halo, r)
+            if near_air[row, 0, i, j, k] == 1:
+                calm_gradient(affine[p], noise)
         dx, dy, dz = way_along(flow, n, x, y, z, u1, v1, w1, step)
         dx, dy, dz = dx / inverse_h, dy / inverse_h, dz / inverse_h
         away = 1.0 - halo
@@ -257,6 +264,19 @@ def move_bucket(
         position[p, 0] += dx
         position[p, 1] += dy
         position[p, 2] += dz
+
+
+@device
+def calm_gradient(gradient, noise):
+    """Take a part off a gradient [3, 3], 1/s, that is no more than the surface's noise makes."""
+    square = 0.0
+    for a in range(3):
+        for b in range(3):
+            square += gradient[a, b] * gradient[a, b]
+    part = CALM_PART + (1.0 - CALM_PART) * min(square / (noise * noise), 1.0)
+    for a in range(3):
+        for b in range(3):
+            gradient[a, b] *= part
 
 
 @parallel_kernel

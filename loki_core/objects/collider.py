@@ -26,7 +26,9 @@ from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
 from loki_core.kernels.extension import FARTHEST
 from loki_core.kernels.solid_fractions import close_faces, measure_open_parts, unite_solid
+from loki_core.kernels.solid_room import FAR
 from loki_core.objects.capabilities import Faces
+from loki_core.objects.closed_faces import ClosedFaces
 from loki_core.objects.cut_faces import CutFaces
 from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
@@ -487,13 +489,14 @@ def add_solids(
     *,
     grips: Sequence[int] | None = None,
     smallest: float = SMALLEST_OPENING,
-) -> CutFaces:
+) -> tuple[CutFaces, ClosedFaces]:
     """Close the faces and voxels of a volume that colliders cover. Collective.
 
     Multiplies "open_fraction" by the open part of each face, fills "solid_velocity" (where the
     volume has it) on faces that are not wholly open, and sets "kind" to 0 in voxels all of whose
     faces are closed. What the volume wrote there for its box before stays in force. "open_part",
-    where the volume has it, becomes the part of every voxel that no solid takes.
+    where the volume has it, becomes the part of every voxel that no solid takes, "node_distance"
+    the distance at the lower corners of voxels, in voxels.
 
     Args:
         volume: Of the same voxel size as the colliders, on level 0.
@@ -502,7 +505,7 @@ def add_solids(
         smallest: Open parts below this are closed.
 
     Returns:
-        The faces that are partly open, of this rank.
+        The faces that are partly open, and those that are closed beside the surface, of this rank.
     """
     fields = [one.field if isinstance(one, ColliderField) else one for one in colliders]
     buckets, resolution = volume.buckets, volume.channel("open_fraction").resolution
@@ -545,10 +548,22 @@ def add_solids(
         volume.local("open_part")[:] = 1.0
         if len(chosen):
             measure_open_parts(nodes, chosen, volume.local("open_part"))
+    if "node_distance" in volume.channels:
+        _keep_nodes(volume, nodes, chosen)
     for name in ("open_fraction", "solid_velocity", "kind"):
         if name in volume.channels:
             volume.mark_written(name)
-    return CutFaces.of(volume, nodes, chosen)
+    return CutFaces.of(volume, nodes, chosen), ClosedFaces.of(volume, nodes, chosen, smallest)
+
+
+def _keep_nodes(volume: DiscreteVolume, nodes: NDArray[Any], rows: NDArray[np.int32]) -> None:
+    """Keep the distance at the lower corners of voxels, in voxels, FAR at most."""
+    r = volume.channel("node_distance").resolution
+    kept = volume.local("node_distance")
+    kept[:] = FAR
+    scale = r / volume.domain.bucket_size
+    kept[rows, 0] = np.clip(nodes[:, 0, :r, :r, :r] * scale, -FAR, FAR)
+    volume.mark_written("node_distance")
 
 
 def _unite(

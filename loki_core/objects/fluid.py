@@ -45,6 +45,7 @@ class Fluid(Object, Faces):
         uniform_forces: Functions that give an acceleration of everything [m/s^2].
         projector: The Pressure Material's Action, or None.
         cut_faces: Faces that colliders cut, once they have been found.
+        closed_faces: Those that they close, beside their surface.
         viscous: Whether a Viscosity Material acts, so that walls hold the fluid.
     """
 
@@ -67,6 +68,7 @@ class Fluid(Object, Faces):
         self.uniform_forces: list[Any] = []
         self.projector: Any = None
         self.cut_faces: Any = None
+        self.closed_faces: Any = None
         self.boundaries_of_points: dict[int, Any] = {}  # points in this volume, by Object
         self.viscous = False
         #: Changes whenever kinds or open fractions do; solvers keep their matrices until then.

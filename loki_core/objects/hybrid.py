@@ -331,6 +331,12 @@ class Hybrid(Fluid, Liquid):
         """Whether walls only push; the Pressure Material says."""
         return self.projector is not None and bool(self.projector.lets_go)
 
+    def need_solids(self) -> None:
+        """Make room for what Colliders tell: the distance at nodes, too."""
+        super().need_solids()
+        if "node_distance" not in self.volume.channels:
+            self._add("node_distance", derived=True)
+
     def remember_space(self) -> None:
         """Keep what is solid and what is open, whatever the liquid fills of it."""
         self.grid.remember_space()
@@ -364,6 +370,8 @@ class Hybrid(Fluid, Liquid):
             writes = (*writes, f"volume.{changed}")
         if name == "update_boundaries":
             writes = (*writes, "volume.space", "volume.open_part", "volume.room")
+            if "node_distance" in self.volume.channels:
+                writes = (*writes, "volume.node_distance")
         if name == "transfer_to_grid" and self.keeps_start:
             writes = (*writes, "volume.start_velocity")
         if name == "move" and self.is_affine:

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.liquid_cells import (
     LEAST_WHOLE,
+    SMALLEST_ROOM,
     classify_liquid,
     cut_to_box,
     density_error,
     judge_cut_cells,
+    mark_near_air,
     measure_room,
     open_outside,
     surface_mobility,
@@ -32,6 +34,8 @@ from loki_core.kernels.liquid_tiles import (
     fill_tiles,
     occupied_ranges_of_particles,
 )
+from loki_core.kernels.solid_room import measure_room_near_solids
+from loki_core.objects.closed_faces import ClosedFaces
 from loki_core.objects.particle_tiles import tiles_around
 
 if TYPE_CHECKING:
@@ -42,6 +46,7 @@ Array = NDArray[Any]
 MARGIN = 4  # voxels of air around particles that have faces, at least
 FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
 JUDGEMENTS = 2  # rows of cut cells beside whole ones that are judged by these
+SURFACE_NOISE = 0.04  # voxels by which the surface is not known, at most
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
 
@@ -99,6 +104,13 @@ class LiquidGrid:
             volume.with_ghosts("open_part"), buckets.coords, buckets.neighbours, around.lower,
             around.upper, np.array(around.kinds), volume.local("room"),
         )  # fmt: skip
+        if liquid.colliders:
+            volume.refresh("node_distance", halo=2, corners=True)  # nodes one voxel beyond
+            measure_room_near_solids(
+                volume.with_ghosts("node_distance"), buckets.coords, buckets.neighbours,
+                around.lower, around.upper, np.array(around.kinds), SMALLEST_ROOM,
+                volume.local("room"),
+            )  # fmt: skip
 
     # -- particles to grid -----------------------------------------------------------------
 
@@ -204,6 +216,12 @@ class LiquidGrid:
             mark_known_faces(
                 kind, fraction, volume.with_ghosts("loose"), neighbours, volume.local(known.name),
             )  # fmt: skip
+            sliding = self._sliding_faces()
+            opening = fraction
+            if sliding is not None:  # they follow the liquid as if they were open
+                opening = fraction.copy()
+                opening.reshape(-1)[sliding.face] = 1.0
+                volume.local(known.name).reshape(-1)[sliding.face] = 0
             weight = volume.local("face_weight")
             for layer in range(1, self.margin if layers is None else layers + 1):
                 if layer == 2:  # drops far from the surface come in
@@ -216,11 +234,23 @@ class LiquidGrid:
                     volume.mark_written(name)
                 volume.refresh(*names, known.name)
                 extend_layer(
-                    weight, kind, fraction, neighbours, layer,
+                    weight, kind, opening, neighbours, layer,
                     *(volume.with_ghosts(name) for name in names), known.values,
                 )  # fmt: skip
+            if sliding is not None:
+                volume.mark_written("velocity")
+                volume.mark_written(known.name)
+                sliding.slide(volume, known.name)
         for name in names:
             volume.mark_written(name)
+
+    def _sliding_faces(self) -> ClosedFaces | None:
+        """Faces that solids close along which the liquid slides, or None. The same on all ranks."""
+        liquid = self.liquid
+        if not liquid.colliders or liquid.viscous or not liquid.closed_faces.exist:
+            return None
+        closed: ClosedFaces = liquid.closed_faces
+        return closed
 
     def move_particles(self, dt: float) -> None:
         """Bring velocities to particles, and move these along the flow and out of solids."""
@@ -237,10 +267,27 @@ class LiquidGrid:
             liquid.keep, volume.with_ghosts("spread"), volume.buckets.neighbours,
             np.array(around.kinds), around.velocity, rows, particles.buckets.coords,
             particles.domain.bucket_size, halo, dt, particles.offsets, particles.local("position"),
-            particles.local("velocity"), *self._affine(),
+            particles.local("velocity"), *self._affine(), self._near_air(), self._noise(dt),
         )  # fmt: skip
         for collider in liquid.colliders:
             self._push_out(collider, halo)
+
+    def _near_air(self) -> Array:
+        """Local cells that air is around, 1 or 0. Collective."""
+        volume = self.liquid.volume
+        volume.refresh("kind", corners=True)
+        near = np.empty_like(volume.local("kind"))
+        mark_near_air(volume.with_ghosts("kind"), volume.buckets.neighbours, near)
+        return near
+
+    def _noise(self, dt: float) -> float:
+        """Gradient [1/s] that the surface makes in a step where it is known no better than it is.
+
+        Particles tell where the surface is to a part of a voxel; weight that this part is not
+        balanced moves the liquid there, which has no viscosity to come to rest again.
+        """
+        pull = float(np.linalg.norm(self.liquid.uniform_acceleration()))
+        return SURFACE_NOISE * pull * dt / float(self.liquid.voxel_size)
 
     def _push_out(self, collider: Any, halo: int) -> None:
         liquid, particles, held = self.liquid, self.liquid.particles, collider.field.volume

@@ -62,7 +62,7 @@ def classify(item: Fluid, surroundings: Surroundings) -> None:
         if "solid_distance" in volume.channels:
             volume.local("solid_distance")[:] = volume.channel("solid_distance").background[0]
         grips = [item.grip_of(collider) for collider in item.colliders]
-        item.cut_faces = add_solids(volume, item.colliders, grips=grips)
+        item.cut_faces, item.closed_faces = add_solids(volume, item.colliders, grips=grips)
 
 
 def hold_walls(item: Fluid, surroundings: Surroundings, faces: Array) -> None:
