@@ -9,12 +9,12 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
-from loki_vfx.benchmarks._measure import best_seconds, figure, triad_gbps
-from loki_vfx.validation.amg_poisson import poisson_rows
-from loki_vfx.validation.lcp_dam_break import compare
 
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
+from loki_vfx.benchmarks._measure import best_seconds, figure, triad_gbps
+from loki_vfx.validation.amg_poisson import poisson_rows
+from loki_vfx.validation.lcp_dam_break import compare
 
 TOLERANCE = 1e-8
 

@@ -28,6 +28,7 @@ import math
 from typing import Any
 
 import numpy as np
+
 from loki_vfx.benchmarks import _particle_cases
 from loki_vfx.benchmarks._measure import figure
 from loki_vfx.benchmarks._particle_cases import (

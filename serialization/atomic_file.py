@@ -23,6 +23,7 @@ from loki_vfx.serialization.codec import (
     PACK_HEADER,
     Buffer,
     Limits,
+    Packed,
     pack_parts,
     read_pack_header,
     unpack,
@@ -83,11 +84,11 @@ def read_json(path: Path) -> tuple[Any, str]:
         raise FormatError(f"{path} is no valid JSON: {error}") from error
 
 
-def write_packed(path: Path, document: Any) -> tuple[str, int]:
-    """Write `document` in packed form, all or nothing; return its checksum and size [bytes]."""
-    packed = pack_parts(document)
+def write_packed(path: Path, document: Any, *, compressed: bool = False) -> Packed:
+    """Write `document` in packed form, all or nothing; return what was written."""
+    packed = pack_parts(document, compressed=compressed)
     write_atomic(path, packed.parts)
-    return packed.digest, packed.size
+    return packed
 
 
 def read_packed(path: Path, *, limits: Limits = DEFAULT_LIMITS, digest: str | None = None) -> Any:

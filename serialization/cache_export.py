@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -75,6 +76,8 @@ def export_frames(
     frames: tuple[int, int] | None = None,
     objects: Sequence[str] = (),
     up: str = "y",
+    compression: str = "zip",
+    half: bool = False,
     overwrite: bool = False,
     on_frame: OnFrame | None = None,
 ) -> ExportReport:
@@ -87,6 +90,8 @@ def export_frames(
         frames: First and last one; all whole frames by default.
         objects: Paths of Objects, or of Groups above them; all by default.
         up: The axis that is up in the files; Loki's own is "y".
+        compression: Of VDB files: "zip", or "none" for larger files in less time.
+        half: Whether real numbers in VDB files are half floats.
         overwrite: Replace files that are there.
 
     Raises:
@@ -105,6 +110,7 @@ def export_frames(
     else:
         check_usd()
     job = _Job(reader, Path(target), chosen, up, numbers, types)
+    job.vdb = {"compression": compression, "half": half}
     job.check_place(overwrite=overwrite)
     with job.staging() as folder:
         report = job.write(folder, on_frame)
@@ -126,6 +132,7 @@ class _Job:
     ) -> None:
         self.reader, self.target, self.format, self.up = reader, target, file_format, up
         self.frames, self.types = frames, types
+        self.vdb: dict[str, Any] = {}  # how VDB files are written
         names = UniqueNames()
         volumes = [path for path, kind in types.items() if kind == "voxels"]
         self.stems = {path: names.of(path, path.replace("/", "_")) for path in volumes}
@@ -222,7 +229,7 @@ class _Job:
             return left_out_channels(stream)
         grids = grids_of(turned_to_z_up(stream) if self.up == "z" else stream)
         file = f"{self.sequences}/{sequence_file(self.stems[path], frame)}"
-        grids.write(folder / file)
+        grids.write(folder / file, **self.vdb)
         if stage is not None:
             stage.write_volume(frame, path, grids.voxels, file=f"./{file}", classes=grids.classes)
         return []  # VDB has a place for every channel

@@ -58,7 +58,7 @@ class Checkpoint:
 
 def write_checkpoint(path: str | Path, state: Mapping[str, Any]) -> str:
     """Write a state, nested maps of arrays and numbers, to one file; return its checksum."""
-    return write_packed(Path(path), dict(state))[0]
+    return write_packed(Path(path), dict(state)).digest
 
 
 def read_checkpoint(path: str | Path, *, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:

@@ -11,6 +11,11 @@ as Python numbers. Two forms:
     packed: magic "LOKIPACK" | version u32 | frame count u32 | total bytes u64 | blake2b-256 |
             8 zero bytes | size of each frame u64 | frames; table and frames padded to 64 bytes
 
+Version 2 of the packed form has compressed frames (`block_compression`). Its table says of each
+frame its size u64 and its width u32, 0 where it is as it was, and then the stored size u32 of every
+block of every other frame. A block of 1 MiB, the last one of a frame less, is zstd, or is not where
+both sizes are the same.
+
 Inside msgpack an array is ext type 1, [dtype, shape, frame], and a stream is ext type 2, its
 document. Decoding allocates only what is really there, never what a length field claims, and
 raises FormatError for everything that is not right.
@@ -23,6 +28,7 @@ import hashlib
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any
 
 import msgpack
@@ -31,15 +37,18 @@ import numpy.typing as npt
 
 from loki_core.data.mesh import STREAM_TYPES, stream_from_document
 from loki_core.errors import FormatError
+from loki_vfx.serialization.block_compression import BLOCK, block_count, compress, decompress
 
 Buffer = bytes | bytearray | memoryview
 
 CODEC_VERSION = 1
-PACK_VERSION = 1
+PACK_VERSION, COMPRESSED_VERSION = 1, 2
 PACK_MAGIC = b"LOKIPACK"
 PACK_HEADER = struct.Struct("<8sIIQ32s8x")
 DIGEST_AT = slice(24, 56)  # where the header holds the checksum, taken as zeros when hashing
 ALIGNMENT = 64
+
+SIZE_AND_WIDTH = struct.Struct("<QI")
 
 ARRAY_EXT, STREAM_EXT = 1, 2
 # ["loki", version, ... as msgpack writes it; the version is one byte so that it can be read first
@@ -68,7 +77,11 @@ DEFAULT_LIMITS = Limits()
 
 def encode(document: Any) -> list[Buffer]:
     """Return the frames of `document`; arrays are shared, not copied, when contiguous."""
-    frames: list[Buffer] = [b""]
+    return list(_encode(document))
+
+
+def _encode(document: Any) -> _Frames:
+    frames = _Frames([b""])
     plain = _plain(document, "document", frames, 0)
     try:
         frames[0] = msgpack.packb(["loki", CODEC_VERSION, plain], use_bin_type=True)
@@ -95,21 +108,30 @@ class Packed:
     parts: list[Buffer]
     digest: str
     size: int
+    plain_size: int  # bytes of its frames before compression
 
 
-def pack_parts(document: Any) -> Packed:
+def pack_parts(document: Any, *, compressed: bool = False) -> Packed:
     """Return the packed form without joining it, so that large arrays are not copied."""
-    frames = encode(document)
+    frames = _encode(document)
     sizes = [memoryview(frame).nbytes for frame in frames]
+    version = COMPRESSED_VERSION if compressed else PACK_VERSION
     table = struct.pack(f"<{len(sizes)}Q", *sizes)
+    stored: list[list[Buffer]] = [[frame] for frame in frames]
+    if compressed:
+        found = [compress(frame, width) for frame, width in zip(frames, frames.widths, strict=True)]
+        stored = [one.blocks for one in found]
+        table = b"".join(SIZE_AND_WIDTH.pack(one.size, one.width) for one in found)
+        lengths = [memoryview(block).nbytes for one in found if one.width for block in one.blocks]
+        table += struct.pack(f"<{len(lengths)}I", *lengths)
     body: list[Buffer] = [table, bytes(-len(table) % ALIGNMENT)]
-    for frame, size in zip(frames, sizes, strict=True):
-        body += [frame, bytes(-size % ALIGNMENT)]
+    for blocks in stored:
+        body += [*blocks, bytes(-sum(memoryview(one).nbytes for one in blocks) % ALIGNMENT)]
     total = PACK_HEADER.size + sum(memoryview(part).nbytes for part in body)
-    blank = PACK_HEADER.pack(PACK_MAGIC, PACK_VERSION, len(frames), total, bytes(32))
+    blank = PACK_HEADER.pack(PACK_MAGIC, version, len(frames), total, bytes(32))
     digest = _digest([blank, *body])
-    header = PACK_HEADER.pack(PACK_MAGIC, PACK_VERSION, len(frames), total, digest)
-    return Packed([header, *body], digest.hex(), total)
+    header = PACK_HEADER.pack(PACK_MAGIC, version, len(frames), total, digest)
+    return Packed([header, *body], digest.hex(), total, sum(sizes))
 
 
 def pack(document: Any) -> bytes:
@@ -126,7 +148,7 @@ def unpack(data: Any, *, limits: Limits = DEFAULT_LIMITS, label: str = "packed d
     if _digest([blank, view[PACK_HEADER.size :]]) != digest:
         raise FormatError(f"{label} is damaged: its checksum does not match its content")
     try:
-        return decode(_split_frames(view, count, label), limits=limits)
+        return decode(_split_frames(view, count, label, limits), limits=limits)
     except FormatError as error:
         raise FormatError(f"{label}: {error}") from error
 
@@ -140,8 +162,10 @@ def read_pack_header(
     magic, version, count, total, digest = PACK_HEADER.unpack_from(data)
     if magic != PACK_MAGIC:
         raise FormatError(f"{label} is no Loki file: it begins with {bytes(magic)!r}")
-    if version != PACK_VERSION:
-        raise FormatError(_version_words(label, "file format", version, PACK_VERSION))
+    if version not in (PACK_VERSION, COMPRESSED_VERSION):
+        raise FormatError(
+            _version_words(label, "file format", version, PACK_VERSION, COMPRESSED_VERSION)
+        )
     if total != size:
         raise FormatError(f"{label} has {size} bytes and should have {total}: it was cut off")
     if total > limits.total_bytes:
@@ -154,12 +178,18 @@ def read_pack_header(
 def packed_frames(
     view: memoryview, *, limits: Limits = DEFAULT_LIMITS, label: str = "packed data"
 ) -> list[memoryview]:
-    """Return the frames inside a block, in place, without comparing its checksum."""
+    """Return the frames inside a block without comparing its checksum.
+
+    They are in place, where they are not compressed.
+    """
     count, _ = read_pack_header(view, view.nbytes, limits=limits, label=label)
-    return _split_frames(view, count, label)
+    return _split_frames(view, count, label, limits)
 
 
-def _split_frames(view: memoryview, count: int, label: str) -> list[memoryview]:
+def _split_frames(view: memoryview, count: int, label: str, limits: Limits) -> list[memoryview]:
+    (version,) = struct.unpack_from("<I", view, len(PACK_MAGIC))
+    if version == COMPRESSED_VERSION:
+        return _decompressed_frames(view, count, label, limits)
     sizes = struct.unpack_from(f"<{count}Q", view, PACK_HEADER.size)
     position = _padded(PACK_HEADER.size + 8 * count)
     frames = []
@@ -174,7 +204,51 @@ def _split_frames(view: memoryview, count: int, label: str) -> list[memoryview]:
     return frames
 
 
-def _plain(value: Any, place: str, frames: list[Buffer], depth: int) -> Any:
+def _decompressed_frames(
+    view: memoryview, count: int, label: str, limits: Limits
+) -> list[memoryview]:
+    """Return the frames of version 2; all sizes are compared before any memory is taken."""
+    position = PACK_HEADER.size + SIZE_AND_WIDTH.size * count
+    if position > view.nbytes:
+        raise FormatError(f"{label} claims {count} frames, more than fit in it")
+    table = list(SIZE_AND_WIDTH.iter_unpack(view[PACK_HEADER.size : position]))
+    total = sum(size for size, _ in table)
+    if total > limits.total_bytes:
+        raise FormatError(f"{label} has {total} bytes; accepted are {limits.total_bytes}")
+    blocks = sum(block_count(size) for size, width in table if width)
+    if position + 4 * blocks > view.nbytes:
+        raise FormatError(f"{label} claims {blocks} blocks, more than fit in it")
+    lengths = iter(struct.unpack_from(f"<{blocks}I", view, position))
+    position = _padded(position + 4 * blocks)
+    places: list[list[memoryview]] = []
+    for i, (size, width) in enumerate(table):
+        stored = [next(lengths) for _ in range(block_count(size))] if width else [size]
+        end = position + sum(stored)
+        if end > view.nbytes or (width and max(stored, default=0) > BLOCK):
+            raise FormatError(f"{label}: frame {i} claims more bytes than are there")
+        ends = [position, *(position + n for n in accumulate(stored))]
+        places.append([view[a:b] for a, b in pairwise(ends)])
+        position = _padded(end)
+    if position != view.nbytes:
+        raise FormatError(f"{label} has {view.nbytes - position} bytes after its last frame")
+    try:
+        return [
+            decompress(parts, size, width) if width else parts[0]
+            for parts, (size, width) in zip(places, table, strict=True)
+        ]
+    except FormatError as error:
+        raise FormatError(f"{label}: {error}") from error
+
+
+class _Frames(list[Buffer]):
+    """Frames while they are collected, and how many bytes a number has in each of them."""
+
+    def __init__(self, frames: Iterable[Buffer]) -> None:
+        super().__init__(frames)
+        self.widths = [1] * len(self)
+
+
+def _plain(value: Any, place: str, frames: _Frames, depth: int) -> Any:
     """Return `value` in msgpack's own types; arrays are appended to `frames`."""
     if value is None or type(value) in (bool, int, float, str, bytes):
         return value
@@ -202,7 +276,7 @@ def _plain(value: Any, place: str, frames: list[Buffer], depth: int) -> Any:
     )
 
 
-def _array_ext(array: npt.NDArray[Any], place: str, frames: list[Buffer]) -> Any:
+def _array_ext(array: npt.NDArray[Any], place: str, frames: _Frames) -> Any:
     wire = array.dtype.newbyteorder("<")
     if wire.str not in WIRE_DTYPES:
         raise FormatError(f"{place} is an array of {array.dtype}; allowed are {WIRE_DTYPES}")
@@ -210,6 +284,7 @@ def _array_ext(array: npt.NDArray[Any], place: str, frames: list[Buffer]) -> Any
         raise FormatError(f"{place} has {array.ndim} axes; at most {DEFAULT_LIMITS.dimensions}")
     flat = np.ascontiguousarray(array, dtype=wire).reshape(-1)
     frames.append(flat.view(np.uint8).data if flat.size else b"")
+    frames.widths.append(wire.itemsize)
     return msgpack.ExtType(ARRAY_EXT, msgpack.packb([wire.str, list(array.shape), len(frames) - 1]))
 
 
@@ -408,6 +483,7 @@ def _digest(parts: Iterable[Buffer]) -> bytes:
     return checksum.digest()
 
 
-def _version_words(label: str, what: str, found: int, known: int) -> str:
-    way_out = "update Loki to read it" if found > known else "write it again with this Loki"
-    return f"{label} has {what} version {found}; this Loki reads version {known}: {way_out}"
+def _version_words(label: str, what: str, found: int, *known: int) -> str:
+    way_out = "update Loki to read it" if found > known[-1] else "write it again with this Loki"
+    read = " and ".join(str(one) for one in known)
+    return f"{label} has {what} version {found}; this Loki reads version {read}: {way_out}"

@@ -2,7 +2,7 @@
 
     manifest.json                     setup, its hash, units, fps, versions, frames, Objects
     frames/000012.json                index of a frame: Object -> files, checksums, counts
-    frames/<object>/000012.loki       the stream of one Object, packed and checksummed
+    frames/<object>/000012.loki       the stream of one Object, compressed and checksummed
     frames/<object>/000012.1of4.loki  the same where ranks wrote their own parts
 
 Every file is written atomically, and a frame counts only when its index is there, which is
@@ -158,12 +158,13 @@ class FrameCacheWriter:
         entries = {}
         for path, stream in streams.items():
             name = _data_file(path, frame, share)
-            digest, size = write_packed(self.folder / "frames" / name, stream)
+            packed = write_packed(self.folder / "frames" / name, stream, compressed=True)
             entries[path] = {
                 "type": stream.type_name,
                 "file": name,
-                "checksum": digest,
-                "bytes": size,
+                "checksum": packed.digest,
+                "bytes": packed.size,
+                "plain_bytes": packed.plain_size,
                 "counts": stream.counts(),
                 "channels": stream.channel_names(),
                 "part": share.rank,
@@ -295,6 +296,18 @@ class FrameCacheReader:
     def objects(self, frame: int) -> list[str]:
         """Return the paths of the Objects that a frame has."""
         return sorted(self.index(frame)["objects"])
+
+    def sizes(self, frame: int) -> dict[str, tuple[int, int | None]]:
+        """Return the bytes of each Object on the disk, and before compression where it is known."""
+        found: dict[str, tuple[int, int | None]] = {}
+        for path, entries in self.index(frame)["objects"].items():
+            stored = sum(
+                (self.folder / "frames" / entry["file"]).stat().st_size for entry in entries
+            )
+            plain = [entry.get("plain_bytes") for entry in entries]
+            known = all(type(one) is int and one >= 0 for one in plain)
+            found[path] = stored, sum(plain) if known else None
+        return found
 
     def statistics(self, frame: int) -> dict[str, Any]:
         """Return what the solver noted about a frame."""

@@ -1,10 +1,8 @@
 """Voxels as the grids that other programs expect in a VDB sequence.
 
-    vectors on faces   become vectors at voxel centres: renderers blur motion by those
-    real numbers       become float32
-    other components   become one scalar grid each
-
-Without `openvdb` whole numbers become float32 too.
+vectors on faces   become vectors at voxel centres: renderers blur motion by those
+real numbers       become float32
+other components   become one scalar grid each
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ import numpy.typing as npt
 
 from loki_core.data.channels import KNOWN_TRANSFORMS, Array
 from loki_core.data.voxels import MAX_COORD, Voxels
-from loki_vfx.serialization.volumes import find_openvdb, write_vdb
+from loki_vfx.serialization.volumes import write_vdb
 
 _SEQUENCE = r"_(\d{4,8}|-\d{3,8})\.vdb"
 
@@ -30,9 +28,9 @@ class Grids:
     voxels: Voxels
     classes: dict[str, str]
 
-    def write(self, path: Path) -> None:
+    def write(self, path: Path, *, compression: str = "zip", half: bool = False) -> None:
         """Write the file, all or nothing."""
-        write_vdb(path, self.voxels, classes=self.classes)
+        write_vdb(path, self.voxels, classes=self.classes, compression=compression, half=half)
 
 
 def sequence_file(stem: str, frame: int) -> str:
@@ -49,8 +47,7 @@ def sequence_files(folder: Path, stem: str) -> list[Path]:
 
 
 def grids_of(voxels: Voxels) -> Grids:
-    """Return the channels of `voxels` as grids that the VDB module at hand can write."""
-    floats_only = find_openvdb() is None
+    """Return the channels of `voxels` as grids that VDB files have."""
     ready = Voxels(
         voxels.coords,
         voxels.voxel_size,
@@ -59,7 +56,7 @@ def grids_of(voxels: Voxels) -> Grids:
     )
     for name, channel in voxels.channels.items():
         values = centred_values(voxels, name) if channel.location == "face" else channel.values
-        values = np.require(_narrowed(values, floats_only=floats_only), requirements="W")
+        values = np.require(_narrowed(values), requirements="W")
         components = values.shape[1]
         # one number cannot be what a vector is outside the blocks, unless it is 0
         background = channel.background if components == 1 else 0.0
@@ -128,9 +125,9 @@ def _keys(coords: npt.NDArray[np.int32]) -> npt.NDArray[np.int64]:
     return np.asarray((x << 42) | (y << 21) | z)
 
 
-def _narrowed(values: Array, *, floats_only: bool) -> Array:
+def _narrowed(values: Array) -> Array:
     """Return values in a type that grids have."""
-    if floats_only or values.dtype == np.float64:
+    if values.dtype == np.float64:
         return values.astype(np.float32, copy=False)
     if values.dtype == np.uint8 or (values.dtype == np.bool_ and values.shape[1] == 3):
         return values.astype(np.int32)

@@ -2,8 +2,8 @@
 
     python bridges/blender/build_extension.py --output dist
 
-The add-on's own modules lie at the root of the zip; Loki itself, pyzmq, msgpack and psutil travel
-in it as the wheels that they are. Loki needs no compiler and no numba there: hosts use its
+The add-on's own modules lie at the root of the zip; Loki itself, pyzmq, msgpack, psutil and zstd
+travel in it as the wheels that they are. Loki needs no compiler and no numba there: hosts use its
 declarations, its graph and its client alone.
 """
 
@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 PROJECT = HERE.parent.parent
-LARGEST = 3_000_000
+LARGEST = 4_000_000
 OURS = (Path(__file__).name, "blender_manifest.toml")  # not copied as they are
-REQUIREMENTS = ("pyzmq", "msgpack", "psutil")
+REQUIREMENTS = ("pyzmq", "msgpack", "psutil", "backports.zstd")
 
 
 class Blender(NamedTuple):

@@ -18,6 +18,7 @@ from loki_vfx.serialization.frame_cache import FrameCacheReader, whole_frames
 
 DEFAULT_FOLDER = "//loki_cache"
 _readers: dict[Path, tuple[float, list[int]]] = {}
+_sizes: dict[Path, tuple[float, int]] = {}
 
 
 def root_of(tree: Any) -> Path:
@@ -64,6 +65,30 @@ def baked_frames(tree: Any) -> list[int]:
     if known is None or known[0] != changed:
         known = _readers[folder] = (changed, whole_frames(folder))
     return known[1]
+
+
+def baked_bytes(tree: Any) -> int:
+    """Return what the frames take on the disk; they are counted when the folder has changed."""
+    folder = cache_folder(tree)
+    if folder is None:
+        return 0
+    try:
+        changed = (folder / "frames").stat().st_mtime
+        known = _sizes.get(folder)
+        if known is None or known[0] != changed:
+            size = sum(path.stat().st_size for path in (folder / "frames").rglob("*.loki"))
+            known = _sizes[folder] = (changed, size)
+    except OSError:
+        return 0
+    return known[1]
+
+
+def size_words(size: int) -> str:
+    """Return bytes as a person reads them."""
+    for unit, step in (("GB", 1e9), ("MB", 1e6)):
+        if size >= step:
+            return f"{size / step:.1f} {unit}"
+    return f"{size / 1e3:.0f} kB"
 
 
 def reader_of(tree: Any) -> FrameCacheReader:

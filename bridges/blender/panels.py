@@ -179,7 +179,8 @@ def _draw_start(layout: Any, tree: Any, context: Any, bake: Any) -> None:
         row.operator("loki.rebake", text=text, icon="FILE_REFRESH")
         there = f"{len(frames)} of {last - first + 1} frames: {frames[0]} to {frames[-1]}"
         row = layout.row(align=True)
-        row.label(text=there, icon="CHECKMARK")
+        size = cache_files.size_words(cache_files.baked_bytes(tree))
+        row.label(text=f"{there}, {size}", icon="CHECKMARK")
         if is_out_of_date(tree, context.scene):
             layout.label(text="Values have changed since", icon="FILE_REFRESH")
         row.operator("loki.export", text="", icon="EXPORT")

@@ -5,7 +5,7 @@
     loki.json                      tells Houdini where the rest lies
     loki/otls/*.hda                node types, as text
     loki/python3.11libs            loki_houdini, Loki without its solver's libraries, pyzmq,
-                                   msgpack, psutil
+                                   msgpack, psutil, zstd
     loki/help, toolbar, python_panels
 
 Houdini's Python brings numpy. Every node type is checked; with a problem in any nothing is built
@@ -38,7 +38,7 @@ from loki_vfx.bridges.houdini.node_types import node_types  # noqa: E402
 NAME = "loki_houdini"
 PYTHON = "3.11"  # of Houdini 20.5 and 21
 LIBRARIES = f"python{PYTHON}libs"
-REQUIREMENTS = ("pyzmq", "msgpack", "psutil")
+REQUIREMENTS = ("pyzmq", "msgpack", "psutil", "backports.zstd")
 OWN_PACKAGES = ("loki_core", "loki_graph", "loki_vfx.serialization", "loki_vfx.bridges")
 LEFT_OUT = ("loki_vfx.bridges.blender", "loki_vfx.bridges.houdini.loki_houdini")
 DATA = (".json", ".py", ".typed")
@@ -61,7 +61,7 @@ def main() -> None:
     parser.add_argument(
         "--without-wheels",
         action="store_true",
-        help="leave pyzmq, msgpack and psutil to Houdini's Python",
+        help="leave pyzmq, msgpack, psutil and zstd to Houdini's Python",
     )
     given = parser.parse_args()
     system = None if given.without_wheels else given.platform

@@ -53,6 +53,14 @@ _FRAMES = re.compile(r"(-?\d{1,8})(?:-(-?\d{1,8}))?")
     show_default=True,
     help="The axis that is up in the files; z turns everything by 90 degrees about x.",
 )
+@click.option(
+    "--compression",
+    type=click.Choice(["zip", "none"]),
+    default="zip",
+    show_default=True,
+    help="Of VDB files; none writes larger files in less time.",
+)
+@click.option("--half", is_flag=True, help="Write real numbers in VDB files as half floats.")
 @click.option("--overwrite", is_flag=True, help="Replace files of an earlier export.")
 @machine_options
 def command(
@@ -63,6 +71,8 @@ def command(
     frames: str | None,
     objects: tuple[str, ...],
     up: str,
+    compression: str,
+    half: bool,
     overwrite: bool,
     as_json: bool,
 ) -> None:
@@ -89,6 +99,8 @@ def command(
             frames=span,
             objects=objects,
             up=up,
+            compression=compression,
+            half=half,
             overwrite=overwrite,
             on_frame=on_frame,
         )
@@ -153,7 +165,3 @@ def _lines(report: ExportReport) -> Iterator[str]:
         yield f"  {path}: {', '.join(places)}"
     for channel in report.left_out:
         yield f"  left out: {channel}"
-    if any("openvdb" in channel for channel in report.left_out):
-        from loki_vfx.serialization.volumes import INSTALL
-
-        yield f"  to have them, {INSTALL}"

@@ -95,6 +95,8 @@ def _vector_line(name: str, values: list[float] | None, unit: str) -> str:
 def _stream_lines(stream: dict[str, Any], indent: str) -> Iterator[str]:
     counts = ", ".join(f"{count:,} {word}s" for word, count in stream["counts"].items() if count)
     yield f"{indent}{stream['type']}: {counts or 'empty'}"
+    if "bytes" in stream:
+        yield f"{indent}{_sizes(stream['bytes'], stream['plain_bytes'])}"
     if stream["bounds"] is not None:
         low, high = ([f"{x:.4g}" for x in corner] for corner in stream["bounds"])
         yield f"{indent}from ({', '.join(low)}) to ({', '.join(high)}) m"
@@ -108,6 +110,13 @@ def _stream_lines(stream: dict[str, Any], indent: str) -> Iterator[str]:
         if channel["not_finite"]:
             spread += f"  {channel['not_finite']} NOT FINITE"
         yield f"{indent}  {channel['location']:<10}{channel['name']:<18}{kind:<12}{spread}".rstrip()
+
+
+def _sizes(stored: int, plain: int | None) -> str:
+    """Return bytes on the disk, and what they were before; caches of earlier versions lack it."""
+    if plain is None:
+        return f"{stored:,} bytes"
+    return f"{stored:,} bytes, {plain:,} uncompressed ({plain / max(stored, 1):.2g} : 1)"
 
 
 def _short(key: str, value: Any) -> str:

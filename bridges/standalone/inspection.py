@@ -115,9 +115,12 @@ def _inspect_cache(folder: Path, frame: int | None, *, verify: bool) -> dict[str
         shown = frames[-1] if frame is None else frame
         try:
             streams = {path: reader.read(shown, path) for path in reader.objects(shown)}
+            objects = {path: describe_stream(stream) for path, stream in streams.items()}
+            for path, (stored, plain) in reader.sizes(shown).items():
+                objects[path] |= {"bytes": stored, "plain_bytes": plain}
             found |= {
                 "frame": shown,
-                "objects": {path: describe_stream(stream) for path, stream in streams.items()},
+                "objects": objects,
                 "statistics": reader.statistics(shown),
             }
         except FormatError as error:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from loki_vfx.examples.hair_in_wind.example import moving_hair, moving_head
 
 from loki_core.constraints.bending import BendingConstraint
 from loki_core.constraints.collision import CollisionConstraint
@@ -32,6 +31,7 @@ from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.vorticity_confinement import VorticityConfinementOperator
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.nodes.shape_source import BOX_FACES, unit_box_corners, unit_sphere
+from loki_vfx.examples.hair_in_wind.example import moving_hair, moving_head
 
 FRAMES = 48
 

@@ -43,7 +43,7 @@ class Voxels:
 
     type_name: ClassVar[str] = "voxels"
 
-    __slots__ = ("block_resolution", "channels", "coords", "origin", "voxel_size")
+    __slots__ = ("__weakref__", "block_resolution", "channels", "coords", "origin", "voxel_size")
 
     def __init__(
         self,

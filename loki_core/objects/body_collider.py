@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access
-from loki_core.data.discrete_volume import DiscreteVolume
+from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
+from loki_core.errors import SetupError
 from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.objects.capabilities import Unknowns
@@ -36,7 +37,7 @@ BAND = 6.0
 FRICTION = "friction"
 #: Voxels of a shell's thickness from which on the distance tells its sides apart.
 TIGHT = 1.25
-RESOLUTIONS = (8, 16, 32)  # voxels along a Bucket
+COARSEST = 2  # cells along a Bucket
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
@@ -101,10 +102,8 @@ class BodyCollider(Operator[Unknowns]):
     def _local(self) -> _LocalField:
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))
-            asks = self.target.fluid or self.target.contacts
-            resolution = 8 if asks is None else asks.collider_resolution()
             self._mesh = _LocalField(
-                self.behavior, scope, resolution=resolution, targets=[self.target]
+                self.behavior, scope, resolution=self._resolution(), targets=[self.target]
             )
             self._mesh.box = self.target.scope.domain
         mesh, domain = self._mesh, self.target.scope.domain
@@ -113,6 +112,21 @@ class BodyCollider(Operator[Unknowns]):
         mesh.settings = self.settings
         mesh.path = self.path
         return mesh
+
+    def _resolution(self) -> int:
+        """Cells along a Bucket in which the distance is measured."""
+        cell, size = self.settings.cell_size, self.target.scope.domain.bucket_size
+        if cell is None:
+            asks = self.target.fluid or self.target.contacts
+            return 8 if asks is None else int(asks.collider_resolution())
+        fits = [one for one in RESOLUTIONS if size / one <= (1.0 + 1e-9) * float(cell)]
+        if not fits:
+            raise SetupError(
+                f"{self.path}.cell_size = {float(cell):g} m is below {size / RESOLUTIONS[-1]:g} m, "
+                f"the smallest cell in Buckets of {size:g} m; enlarge it, or set a smaller "
+                "bucket_size"
+            )
+        return max(fits[0], COARSEST)
 
     @task(Stage.INGEST)
     def take_mesh(self, access: Access, step: Step) -> None:
@@ -179,7 +193,9 @@ class _LocalField(ColliderField):
 
     def widen(self, reach: float) -> None:
         """Let the distance be known well beyond this one, from the next measure on."""
-        wanted = max(BAND * self.field.voxel_size, 2.0 * reach)
+        given = self.settings.domain_offset
+        least = BAND * self.field.voxel_size if given is None else float(given)
+        wanted = max(least, 2.0 * reach)
         if self.field.band < 0.999 * wanted:
             self.field = replace(self.field, band=wanted)
             self._built = None
@@ -218,7 +234,7 @@ class _LocalField(ColliderField):
 
 def resolution_for(domain: GridDomain, voxel_size: float) -> int:
     """Voxels along a Bucket, none larger than this one [m] if the finest are not."""
-    wanted = domain.bucket_size / voxel_size - 1e-6
+    wanted = max(8.0, domain.bucket_size / voxel_size - 1e-6)
     return next((one for one in RESOLUTIONS if one >= wanted), RESOLUTIONS[-1])
 
 

@@ -1,5 +1,7 @@
 """Collider: an animated mesh that fluids, and solids with a Collision Constraint, cannot pass.
 
+A level set is one too, by its surface (`objects/level_set_mesh.py`).
+
 Between two frames its points move on straight lines, or from sample to sample (see
 `objects/motion.py`). For every substep the Signed Distance of the mesh at the substep's end is
 measured around the data that it may touch; `add_solids` brings it to the faces of a volume. Along
@@ -30,6 +32,7 @@ from loki_core.kernels.solid_room import FAR
 from loki_core.objects.capabilities import Faces
 from loki_core.objects.closed_faces import ClosedFaces
 from loki_core.objects.cut_faces import CutFaces
+from loki_core.objects.level_set_mesh import collider_mesh
 from loki_core.objects.motion import PathInFrame, motion_samples
 from loki_core.objects.object import Object, Scope
 from loki_core.objects.signed_distance import (
@@ -62,7 +65,10 @@ class Collider(Behavior, kind="operator"):
     """Let an animated mesh stand in the way of the fluids and solids in the Group."""
 
     input: str | None = parameter(
-        None, kind="stream", doc="Surface or Body; its points may move and its faces may change."
+        None,
+        kind="stream",
+        doc="Surface or Body, whose points may move and whose faces may change; or voxels with a "
+        'level set "distance" and, if it moves, a "velocity".',
     )
     mode: str = parameter(
         "solid_inside",
@@ -79,11 +85,20 @@ class Collider(Behavior, kind="operator"):
     surface_offset: float = parameter(
         0.0, unit="m", doc="By how much the solid grows; negative values shrink it."
     )
+    cell_size: float | None = parameter(
+        None,
+        unit="m",
+        minimum=1e-9,
+        doc="Largest edge of the cells in which particle fluids and solids have the distance; none "
+        "is a spacing of particles, or an eighth of a Bucket. Gas and liquids have it in their own "
+        "voxels.",
+    )
     domain_offset: float | None = parameter(
         None,
         unit="m",
         minimum=0.0,
-        doc="How far from the surface the distance is known; none is 3 voxels.",
+        doc="How far from the surface the distance is known, at least; none is 3 voxels for gas "
+        "and liquids, 6 cells for particle fluids and solids.",
     )
     slip: str = parameter(
         "auto",
@@ -170,7 +185,7 @@ class ColliderField(Object):
             0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
         )
         self.settings = now
-        stream = scope.inputs[self.behavior.input]
+        stream = collider_mesh(scope.inputs[self.behavior.input], label=self._input_label)
         painted = painted_channels(stream, self._channel_names(), label=self._input_label)
         voxel = scope.domain.bucket_size / self.resolution
         self.field = SignedDistance(
@@ -238,7 +253,7 @@ class ColliderField(Object):
 
     def _take_stream(self, frame: int) -> None:
         """Let the mesh of the input be the one at the end of this frame."""
-        stream = self.scope.inputs[self.behavior.input]
+        stream = collider_mesh(self.scope.inputs[self.behavior.input], label=self._input_label)
         pose = self._current
         if frame != self._frame:
             self._previous = None if pose is None else pose.position

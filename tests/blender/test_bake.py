@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import bpy
 import numpy as np
 import pytest
 
-from loki_vfx.bridges.blender import bakes, cache_files
+from loki_vfx.bridges.blender import bakes, cache_files, panels
 from loki_vfx.bridges.blender.baked_graph import frame_range
 from loki_vfx.bridges.blender.clock import tick_all
 from loki_vfx.bridges.blender.graph_tree import outputs_in
@@ -40,6 +41,26 @@ def positions_of(shown: Any) -> np.ndarray:
     data.attributes["position"].data.foreach_get("vector", values)
     x, y, z = values.reshape(-1, 3).T
     return np.stack([x, z, -y], axis=1)
+
+
+def panel_texts(tree: Any, scene: Any) -> list[str]:
+    """What the panel of a bake shows, drawn into a layout that writes it down."""
+    texts: list[str] = []
+
+    class Layout:
+        def row(self, **options: Any) -> Any:
+            return self
+
+        column = row
+
+        def operator(self, name: str, **options: Any) -> Any:
+            return self
+
+        def label(self, text: str = "", **options: Any) -> None:
+            texts.append(text)
+
+    panels._draw_start(Layout(), tree, SimpleNamespace(scene=scene), None)
+    return texts
 
 
 def target_of(tree: Any) -> Any:
@@ -285,6 +306,10 @@ def test_a_copied_graph_bakes_into_a_folder_of_its_own(hair: Any, scene: Any) ->
     scene.frame_end = 2
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}
     frames = cache_files.cache_folder(hair)
+    assert frames is not None
+    size = sum(path.stat().st_size for path in (frames / "frames").rglob("*.loki"))
+    assert cache_files.baked_bytes(hair) == size > 0
+    assert cache_files.size_words(size) in " ".join(panel_texts(hair, scene))
     copy = hair.copy()
     scene.loki.graph = copy
     assert bpy.ops.loki.bake(wait=True) == {"FINISHED"}

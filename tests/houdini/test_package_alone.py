@@ -20,7 +20,7 @@ import importlib.abc, pathlib, shutil, sys
 libraries, stand_in, folder = sys.argv[1:]
 sys.path[:0] = [libraries, stand_in]
 sys.meta_path[:] = [one for one in sys.meta_path if "editable" not in repr(one).lower()]
-MISSING = {"numba", "scipy", "mpi4py", "llvmlite", "trimesh", "rich", "click", "tinyvdb", "openvdb"}
+MISSING = {"numba", "scipy", "mpi4py", "llvmlite", "trimesh", "rich", "click", "openvdb"}
 
 class Missing(importlib.abc.MetaPathFinder):
     def find_spec(self, name, path=None, target=None):

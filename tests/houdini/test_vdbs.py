@@ -15,29 +15,8 @@ from loki_vfx.bridges.houdini import run_parms as parms
 from loki_vfx.bridges.houdini.loki_houdini import vdb_primitives
 from loki_vfx.bridges.houdini.loki_houdini.geometry_streams import read_stream, write_streams
 from loki_vfx.bridges.houdini.loki_houdini.vdb_primitives import add_vdbs
-from loki_vfx.serialization import vdb_sequence, volumes
-from loki_vfx.serialization.volumes import find_openvdb
+from loki_vfx.serialization import volumes
 from tests.houdini.nodes import loki
-
-needs_openvdb = pytest.mark.skipif(
-    find_openvdb() is None, reason="openvdb, which reads vectors, comes with Blender's Python"
-)
-
-
-@pytest.fixture
-def without_openvdb(monkeypatch):
-    """As in Houdini's Python; only the stand-in reads files with it."""
-    found = find_openvdb()
-    for module in (volumes, vdb_sequence):
-        monkeypatch.setattr(module, "find_openvdb", lambda: None)
-    load = hou.Geometry.loadFromFile
-
-    def loaded(self, file_name):
-        with monkeypatch.context() as patch:
-            patch.setattr(volumes, "find_openvdb", lambda: found)
-            load(self, file_name)
-
-    monkeypatch.setattr(hou.Geometry, "loadFromFile", loaded)
 
 
 def field(shape=(70, 9, 13), first=(-5, 3, -20), edge=0.25):
@@ -112,14 +91,12 @@ def test_doubles_and_whole_numbers_are_shown_in_single_precision():
     assert found.channel("count").values.max() == 7.0
 
 
-@needs_openvdb
-def test_vectors_have_the_names_of_houdini(without_openvdb):
+def test_vectors_have_the_names_of_houdini():
     geometry = shown(wind())
     assert sorted(one.attribValue("name") for one in geometry.prims()) == ["density", "heat", "vel"]
     assert_same_field(taken(geometry), wind(), ["density", "heat", "velocity"])
 
 
-@needs_openvdb
 def test_a_staggered_vdb_is_on_faces(tmp_path):
     volumes.write_vdb(tmp_path / "wind.vdb", wind("face"))
     geometry = hou.Geometry()
@@ -191,8 +168,7 @@ def smoke():
     )
 
 
-@needs_openvdb
-def test_smoke_from_a_vdb_is_shown_as_vdbs(folder, tmp_path, without_openvdb):
+def test_smoke_from_a_vdb_is_shown_as_vdbs(folder, tmp_path):
     burner = Voxels.from_dense({"density": np.ones((4, 4, 4), np.float32)}, (0.0,) * 3, 0.25)
     write_setup(smoke(), tmp_path / "smoke.loki.json")
 

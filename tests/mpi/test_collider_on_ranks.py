@@ -27,4 +27,5 @@ def test_colliders_do_not_depend_on_the_ranks(alone, ranks, tmp_path):
     for name in sorted(set(alone) - {"counts"}):
         np.testing.assert_array_equal(found[name], alone[name], err_msg=name)
     assert 0.0 < alone["air_open_fraction"].mean() < 1.0
+    assert (alone["cloud_samples"][:, 0] < 0).any()  # a level set
     assert (alone["ball_samples"][:, 0] < 0).any() and (alone["bowl_samples"][:, 0] < 0).any()

@@ -155,7 +155,7 @@ def test_unknown_version_tells_both_versions():
         decode([bytes(newer)])
     data = bytearray(pack({}))
     data[8:12] = struct.pack("<I", 7)
-    with pytest.raises(FormatError, match="file format version 7; this Loki reads version 1"):
+    with pytest.raises(FormatError, match="file format version 7; this Loki reads version 1 and 2"):
         unpack(data)
 
 

@@ -272,10 +272,10 @@ def test_a_failing_write_leaves_the_frame_out_and_no_temporary_file(tmp_path, mo
     with FrameCacheWriter(tmp_path, manifest(gravity=-9.81)) as writer:
         real = frame_cache.write_packed
 
-        def fail_on_smoke(path, document):
+        def fail_on_smoke(path, document, **options):
             if safe_name(SMOKE) in str(path):
                 raise OSError("No space left on device")
-            return real(path, document)
+            return real(path, document, **options)
 
         monkeypatch.setattr(frame_cache, "write_packed", fail_on_smoke)
         with pytest.raises(OSError, match="No space"):

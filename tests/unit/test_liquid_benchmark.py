@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from loki_vfx.benchmarks import liquid
 from loki_vfx.benchmarks.peers.mantaflow import PeerError
 

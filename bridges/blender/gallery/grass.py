@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
 from loki_vfx.examples.grass.example import EARTH
 from loki_vfx.examples.grass.meadow import WIDTH
 

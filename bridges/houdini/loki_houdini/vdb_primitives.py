@@ -65,7 +65,8 @@ def _write(path: str, voxels: Voxels) -> None:
         grids.voxels.channels[NAME_OF[name]] = grids.voxels.channels.pop(name)
     for channel in grids.voxels.channels.values():
         channel.values = channel.values.astype(np.float32, copy=False)
-    write_vdb(path, grids.voxels, classes=grids.classes)
+    # Houdini reads it at once, and then it is gone
+    write_vdb(path, grids.voxels, classes=grids.classes, compression="none")
 
 
 # -- into Loki -----------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ import trimesh
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.surface import Surface
+from loki_core.data.voxels import Voxels
 from loki_core.objects.capabilities import Faces
 from loki_core.objects.collider import Collider, add_solids
 from loki_core.objects.object import Object
@@ -123,6 +124,31 @@ def bowl():
     return Surface.from_faces(np.array(mesh.vertices) + np.array([0.3, -0.5, 0.2]), faces[low])
 
 
+def cloud():
+    """A container around the room, as a level set."""
+    return level_set_ball(0.95, edge=0.11, velocity=(0.0, 0.2, 0.0))
+
+
+def level_set_ball(radius, *, edge, centre=(0.0, 0.0, 0.0), velocity=None):
+    """A ball as a narrow band of voxels, as VDB files have it; its inside is stored."""
+    blocks = int(np.ceil((radius + 4.0 * edge) / (4.0 * edge)))
+    h, shift = edge, 4.0 * edge * blocks
+    axis = h * (np.arange(8 * blocks) + 0.5) - shift
+    places = np.stack(np.meshgrid(axis, axis, axis, indexing="ij"))
+    distance = np.clip(np.linalg.norm(places, axis=0) - radius, -3.0 * h, 3.0 * h)
+    voxels = Voxels.from_dense(
+        {"distance": distance.astype(np.float32)},
+        np.array(centre) - shift,
+        h,
+        background=3.0 * h,
+    )
+    if velocity is not None:
+        shape = (voxels.block_count, 3, 8, 8, 8)
+        values = np.broadcast_to(np.reshape(velocity, (1, 3, 1, 1, 1)), shape)
+        voxels.set_channel("velocity", values.astype(np.float32))
+    return voxels
+
+
 def make_solver(air, comm=None, *, wanders=True, substeps=2, **options):
     setup = SolverSetup(
         "scene",
@@ -131,12 +157,13 @@ def make_solver(air, comm=None, *, wanders=True, substeps=2, **options):
             air(name="air", wanders=wanders),
             Collider(input="ball", name="ball", channels=("paint",), **options),
             Collider(input="bowl", name="bowl"),
+            Collider(input="cloud", name="cloud", mode="solid_outside"),
         ),
         substeps=substeps,
         bucket_size=0.25,
         balance_every=2,
     )
-    return Solver(setup, {"ball": ball, "bowl": bowl()}, comm=comm)
+    return Solver(setup, {"ball": ball, "bowl": bowl(), "cloud": cloud()}, comm=comm)
 
 
 def gathered(comm, volume):
@@ -175,7 +202,7 @@ def main(target):
         solver = make_solver(define_air(), comm)
         solver.run(3)
         found = {}
-        for path in ("Room/air", "Room/ball", "Room/bowl"):
+        for path in ("Room/air", "Room/ball", "Room/bowl", "Room/cloud"):
             item = solver.object(path)
             name = path.split("/")[1]
             parts = gathered(comm, item.volume)
