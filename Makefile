@@ -9,7 +9,7 @@ BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test lint types contract unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
+.PHONY: demo test wheel lint types contract unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
@@ -51,6 +51,10 @@ blender: $(VENV)/.installed-dev
 test-blender: $(BLENDER_VENV)/.installed $(VENV)/.installed-dev
 	$(BIN)/python bridges/blender/build_extension.py --output dist --platform linux-x64 --python 3.11
 	$(BLENDER_BIN)/python -m pytest -m "not slow" tests/blender tests/houdini/test_vdbs.py
+
+# Loki as one file in dist/, for every system: pip install "dist/loki_vfx-0.1.0-py3-none-any.whl[mpi,preview]"
+wheel: $(VENV)/.installed-dev
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 
 # The Houdini package as a folder and a zip in dist/; ends with an error if a node type is not valid.
 houdini: $(VENV)/.installed-dev

@@ -171,7 +171,7 @@ def joined_figures(strands: int) -> Figures:
         "manybodies": lambda: _solve(Manybodies, system, b),
         "conjugate gradients": lambda: _solve(ConjugateGradient, system, b),
     }
-    missing = "pypardiso is not installed: pip install loki-vfx[direct]"
+    missing = "pypardiso is not installed: pip install pypardiso"
     if importlib.util.find_spec("pypardiso") is not None:
         solvers["pardiso"] = _pardiso(system, b)
     seconds = best_seconds(solvers, rounds=3)

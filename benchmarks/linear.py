@@ -60,7 +60,7 @@ def multigrid_figures(quick: bool) -> dict[str, dict[str, Any]]:
     stored = solver.system.matrix.values.dtype
     where = f"7-point Poisson, {n}^3, entries kept in {stored} (exact), to a true residual of 1e-8"
     peers = [p for p in peer if p is not None]
-    missing = "pyamg is not installed: pip install loki-vfx[bench]"
+    missing = "pyamg is not installed: pip install pyamg"
     theirs = min(peers) if peers else None
     return {
         "amg_iterations_128": figure(report.iterations, "", 15, "lower", where),

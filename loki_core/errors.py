@@ -8,7 +8,9 @@ Every message names the thing, the value, the place and the way out:
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 
 class LokiError(Exception):
@@ -54,6 +56,10 @@ class FormatError(LokiError):
     exit_code = 5
 
 
+class MissingFileError(InputError, FormatError):
+    """A file that is not there, or a folder in its place."""
+
+
 class ScheduleError(SetupError):
     """Two Tasks of one Stage that cannot be ordered."""
 
@@ -90,6 +96,18 @@ class Cancelled(LokiError):
     """The user asked the run to stop; whole frames and a checkpoint are left."""
 
     exit_code = 130
+
+
+def require_file(path: Path) -> None:
+    """Refuse a path that leads to no file.
+
+    Raises:
+        MissingFileError: There is nothing, or a folder.
+    """
+    if os.path.isdir(path):
+        raise MissingFileError(f"{path} is a folder; a file is expected")
+    if not os.path.isfile(path):
+        raise MissingFileError(f"{path} is not there")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

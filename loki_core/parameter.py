@@ -21,6 +21,7 @@ import numpy as np
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.keyframes import INTERPOLATIONS, TIME_UNITS, Keyframes
 from loki_core.units import convert, format_number, parse_quantity, parse_unit, split_number
+from loki_core.wording import counted, plural
 
 Varies = Literal["no", "object", "primitive", "vertex"]
 ParameterKind = Literal["stream", "object_reference", "expression", "channel"]
@@ -68,7 +69,7 @@ class ValueType:
         if self.length is None:
             return _BASE_WORDS[self.base]
         one = {bool: "true/false", int: "whole number", float: "number", str: "text"}[self.base]
-        return f"a list of {one}s" if self.length == 0 else f"{self.length} {one}s"
+        return f"a list of {plural(one)}" if self.length == 0 else counted(self.length, one)
 
 
 def read_type(annotation: Any) -> ValueType | None:
@@ -209,7 +210,8 @@ class Parameter:
         if self.type.length and len(value) != self.type.length:
             wanted = self.type.words
             raise SetupError(
-                f"{place} = {show(value)} has {len(value)} items, but {wanted} are expected"
+                f"{place} = {show(value)} has {counted(len(value), 'item')}, but {wanted} are "
+                "expected"
             )
         if len(value) > MAX_ITEMS:
             raise SetupError(f"{place} has {len(value)} items; at most {MAX_ITEMS} are allowed")

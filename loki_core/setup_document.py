@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from loki_core.behavior import Behavior, Declaration, check_name, find_behavior, registry
-from loki_core.errors import FormatError, LokiError, SetupError, did_you_mean
+from loki_core.errors import FormatError, LokiError, SetupError, did_you_mean, require_file
 from loki_core.parameter import MAX_EXPRESSION, is_clean_text, show
 from loki_core.solver_settings import SolverSettings
 from loki_core.solver_setup import MAX_DEPTH, MAX_NODES, Group, SolverSetup
@@ -127,6 +127,7 @@ def read_setup(path: str | os.PathLike[str]) -> SolverSetup:
         LokiError: The file cannot be read, or is not a valid Solver Setup.
     """
     source = Path(path).name
+    require_file(Path(path))
     try:
         with open(path, "rb") as file:  # one byte more than allowed tells a larger file
             data = file.read(MAX_TEXT_BYTES + 1)

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -329,10 +329,17 @@ class SolverSetup(Group):
 
     def streams(self) -> list[Stream]:
         """Return the input streams that enabled Behaviors need, and who needs them."""
-        return [Stream(name, path, key) for name, path, key in self._references("stream")]
+        return [Stream(*one) for one in self._references("stream", self.behaviors())]
 
-    def _references(self, kind: str) -> Iterator[tuple[str, str, str]]:
-        for path, behavior in self.behaviors():
+    def all_streams(self) -> list[Stream]:
+        """Return the input streams that Behaviors name, enabled or not, and who names them."""
+        placed = ((one.path, one.node) for one in self.walk() if isinstance(one.node, Behavior))
+        return [Stream(*one) for one in self._references("stream", placed)]
+
+    def _references(
+        self, kind: str, behaviors: Iterable[tuple[str, Behavior]]
+    ) -> Iterator[tuple[str, str, str]]:
+        for path, behavior in behaviors:
             for name, declared in behavior.parameters().items():
                 value = getattr(behavior, name)
                 if declared.kind == kind and value:
@@ -378,7 +385,7 @@ class SolverSetup(Group):
         Raises:
             SetupError: A reference leads nowhere; the message names the nearest node.
         """
-        for reference, path, name in self._references("object_reference"):
+        for reference, path, name in self._references("object_reference", self.behaviors()):
             self.resolve_object(reference, place=f"{self.place(path)}.{name}")
 
     # -- changing -------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from loki_core.errors import FormatError, GraphError, LokiError, did_you_mean
+from loki_core.errors import FormatError, GraphError, LokiError, did_you_mean, require_file
 from loki_core.parameter import show
 from loki_core.setup_document import (
     MAX_TEXT_BYTES,
@@ -204,12 +204,15 @@ def load_document_file(path: str | os.PathLike[str]) -> SolverSetup | Graph:
         LokiError: The file cannot be read, or is neither.
     """
     path = Path(path)
+    require_file(path)
     try:
         with open(path, "rb") as file:  # one byte more than allowed tells a larger file
             data = file.read(MAX_TEXT_BYTES + 1)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise FormatError(f"{path.name}: cannot be read: {reason}") from None
+    if not data.strip():
+        raise FormatError(f"{path.name} is empty; a Loki Graph or a Solver Setup is expected")
     document = parse_json(data, source=path.name)
     kind = document.get("loki") if isinstance(document, Mapping) else None
     if kind == "graph":
@@ -218,9 +221,8 @@ def load_document_file(path: str | os.PathLike[str]) -> SolverSetup | Graph:
         return setup_from_document(document, source=path.name)
     known = ("graph", "solver_setup")
     hint = did_you_mean(kind[:80], known) if isinstance(kind, str) else ""
-    raise FormatError(
-        f'{path.name} is neither a Loki Graph nor a Solver Setup: "loki" is {show(kind)}{hint}'
-    )
+    found = 'it has no key "loki"' if kind is None else f'"loki" is {show(kind)}{hint}'
+    raise FormatError(f"{path.name} is neither a Loki Graph nor a Solver Setup: {found}")
 
 
 def read_graph(path: str | os.PathLike[str]) -> Graph:

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from loki_core.data.mesh import STREAM_TYPES, Stream
 from loki_core.data.parts import join_parts
-from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.errors import FormatError, InputError, MissingFileError, did_you_mean
 from loki_core.operating_system import flush_folder
 from loki_vfx.serialization.atomic_file import (
     packed_digest,
@@ -121,7 +121,7 @@ class FrameCacheWriter:
         self.last_frame_bytes = 0  # what the last frame takes on the disk, its index apart
         if rank != 0:
             return
-        if (self.folder / "manifest.json").exists():
+        if has_manifest(self.folder):
             if overwrite:
                 self._remove_frames()
             else:
@@ -228,6 +228,10 @@ class FrameCacheWriter:
         self.close()
 
     def _continue(self, *, resume: bool, rewind: int | None) -> None:
+        if not resume and not _index_files(self.folder):
+            return  # a run that never came to a frame: its folder is taken over
+        if not resume:
+            refuse_other_simulation(self.folder, self.manifest)
         found = read_manifest(self.folder)
         # the folder is the truth: a killed run may have written frames after its manifest
         kept = {
@@ -236,13 +240,6 @@ class FrameCacheWriter:
             if rewind is None or frame < rewind
         }
         if found.setup_hash != self.manifest.setup_hash:
-            if not resume:
-                raise InputError(
-                    f"{self.folder} holds another simulation, of another setup or other inputs: "
-                    f"its hash is {found.setup_hash[:16]}, ours {self.manifest.setup_hash[:16]}"
-                    f"{_difference(found, self.manifest)}; choose another folder, resume from a "
-                    "checkpoint, or overwrite it"
-                )
             note = {"setup_hash": found.setup_hash, "last_frame": max(kept, default=None)}
             found.earlier_setups = [*found.earlier_setups, note][-100:]
         self.manifest.objects = found.objects | self.manifest.objects
@@ -362,9 +359,45 @@ def whole_frames(folder: str | Path) -> list[int]:
     return sorted(_index_files(Path(folder)))
 
 
+def has_manifest(folder: str | Path) -> bool:
+    """Whether a folder has the manifest of a frame cache, whole or damaged.
+
+    Raises:
+        InputError: A manifest.json of something else is there, which nobody may write over.
+    """
+    path = Path(folder) / "manifest.json"
+    if not path.exists():
+        return False
+    try:
+        content = read_json(path)[0]
+    except FormatError:
+        return True  # damaged: only who overwrites it knows whose it was
+    if not isinstance(content, dict) or content.get("format") != CACHE_FORMAT:
+        raise InputError(f"{path} belongs to no frame cache; choose another folder")
+    return True
+
+
+def refuse_other_simulation(folder: str | Path, manifest: Manifest) -> None:
+    """Refuse a cache of another simulation than that of the manifest.
+
+    Raises:
+        InputError: It is another; the message says what differs.
+    """
+    found = read_manifest(folder)
+    if found.setup_hash != manifest.setup_hash:
+        raise InputError(
+            f"{folder} holds another simulation, of another setup or other inputs: its hash is "
+            f"{found.setup_hash[:16]}, ours {manifest.setup_hash[:16]}"
+            f"{_difference(found, manifest)}; choose another folder, resume from a checkpoint, or "
+            "overwrite it"
+        )
+
+
 def read_manifest(folder: str | Path) -> Manifest:
     """Return the checked manifest of a cache; raise FormatError on anything else."""
     path = Path(folder) / "manifest.json"
+    if not Path(folder).exists():
+        raise MissingFileError(f"{folder} is not there")
     if not path.exists():
         raise FormatError(f"{folder} is no frame cache: it has no manifest.json")
     content = read_json(path)[0]

@@ -14,7 +14,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from loki_core.errors import FormatError, InputError
+from loki_core.errors import FormatError, InputError, require_file
 from loki_vfx.serialization.atomic_file import write_atomic
 from loki_vfx.serialization.houdini_geometry import Geometry
 from loki_vfx.serialization.houdini_json import decode, encode_binary, encode_text
@@ -35,8 +35,7 @@ def read_geometry(path: str | Path) -> Geometry:
         FormatError: It is damaged, or something else.
     """
     path = Path(path)
-    if not path.is_file():
-        raise FormatError(f"{path} is not there or is no file")
+    require_file(path)
     if path.stat().st_size > MAX_BYTES:
         raise FormatError(f"{path} has {path.stat().st_size} bytes; at most {MAX_BYTES} are read")
     try:

@@ -16,7 +16,7 @@ import numpy as np
 
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
-from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.errors import FormatError, InputError, did_you_mean, require_file
 from loki_vfx.serialization.atomic_file import write_atomic
 
 SUFFIXES = (".ply", ".obj", ".stl")
@@ -88,11 +88,12 @@ def write_mesh(path: str | Path, mesh: Surface | Points) -> list[str]:
 def _load(path: str | Path) -> Any:
     path = Path(path)
     suffix = _checked_suffix(path)
-    if not path.is_file():
-        raise FormatError(f"{path} is not there or is no file")
+    require_file(path)
     size = path.stat().st_size
-    if not 0 < size <= MAX_BYTES:
-        raise FormatError(f"{path} has {size} bytes; accepted are 1 to {MAX_BYTES}")
+    if size == 0:
+        raise FormatError(f"{path} is empty")
+    if size > MAX_BYTES:
+        raise FormatError(f"{path} has {size} bytes; at most {MAX_BYTES} are read")
     trimesh = _trimesh()
     try:
         with path.open("rb") as file:
@@ -101,8 +102,11 @@ def _load(path: str | Path) -> Any:
             mesh = mesh.to_mesh()
     # trimesh's readers meet damaged files with any of Python's own errors
     except Exception as error:
-        reason = f"{type(error).__name__}: {error}"[:200]
-        raise FormatError(f"{path} cannot be read as {suffix[1:].upper()}: {reason}") from error
+        kind = suffix[1:].upper()
+        reason = "it is cut off, or a face names a vertex that is not there"
+        if isinstance(error, ValueError):
+            reason = str(error)
+        raise FormatError(f"{path} is damaged, or is no {kind} file: {reason[:200]}") from error
     return mesh
 
 

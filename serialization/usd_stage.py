@@ -22,7 +22,7 @@ from loki_vfx.serialization.usd_names import PrimPaths
 from loki_vfx.serialization.usd_prims import GeometryPrim, VolumePrim
 
 FLUSH_BYTES = 1 << 26  # of values in memory before they go to the disk
-INSTALL = 'USD files need usd-core: pip install "loki-vfx[usd]"'
+INSTALL = "USD files need usd-core: pip install usd-core"
 
 
 def check_usd() -> None:

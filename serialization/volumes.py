@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from loki_core.data.voxels import VoxelChannel, Voxels
-from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.errors import FormatError, InputError, MissingFileError, did_you_mean
 from loki_vfx.serialization.atomic_file import replacing
 from loki_vfx.serialization.vdb_chunks import NeedsOpenvdb
 from loki_vfx.serialization.vdb_grid import Grid, joined
@@ -100,7 +100,7 @@ def read_grids(path: str | Path, *, names: Sequence[str] | None = None) -> list[
     """Return the grids of a file, or those in `names`."""
     path = Path(path)
     if not path.is_file():
-        raise FormatError(f"{path} is not there or is no file")
+        raise MissingFileError(f"{path} is not there or is no file")
     if path.stat().st_size < 100:
         raise FormatError(f"{path} has {path.stat().st_size} bytes: it is no VDB file")
     with path.open("rb") as file:

@@ -76,7 +76,7 @@ def prepare(folder: Path) -> None:
         import matplotlib.figure  # noqa: F401
     except ImportError as error:
         raise LokiError(
-            "plots need matplotlib, which is not installed: pip install 'loki-vfx[preview]'"
+            "plots need matplotlib, which is not installed: pip install matplotlib"
         ) from error
     folder.mkdir(parents=True, exist_ok=True)
 

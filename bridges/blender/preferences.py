@@ -15,8 +15,8 @@ from loki_core.errors import InputError
 COMMAND_VARIABLE = "LOKI_COMMAND"
 USUAL_PLACES = ("~/.local/bin/wtloki", "~/loki/bin/wtloki", "~/.venv/bin/wtloki")
 INSTALL = (
-    'The solver is a program of its own. Install it with  pip install "loki-vfx[mpi]"  into a '
-    "Python 3.11 or newer, and give the path of `wtloki` in the add-on's preferences"
+    "The solver is a program of its own. Install it into a Python 3.11 or newer, as "
+    "docs/install.md says, and give the path of its `wtloki` in the add-on's preferences"
 )
 
 

@@ -121,7 +121,7 @@ def wtloki_command() -> list[str]:
         return [found]
     if importlib.util.find_spec("click") is None:  # a host that has the client alone
         raise LokiError(
-            "wtloki was not found; install the solver (pip install loki-vfx), and let the "
+            "wtloki was not found; install the solver as docs/install.md says, and let the "
             "environment variable LOKI_WTLOKI name its wtloki, or give command=[PATH]"
         )
     return [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]

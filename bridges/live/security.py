@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
 
-from loki_core.errors import InputError
+from loki_core.errors import InputError, did_you_mean
 from loki_core.operating_system import (
     belongs_to_another,
     current_user,
@@ -181,7 +181,7 @@ class KeyFolder:
         path = self.folder / "users" / f"{name}.pub"
         if not _USER.fullmatch(name) or not path.exists():
             raise InputError(
-                f'there is no user "{name[:80]}"; known: {sorted(self.users().values())}'
+                f'there is no user "{name[:80]}"{did_you_mean(name, self.users().values())}'
             )
         path.unlink()
 

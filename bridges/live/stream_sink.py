@@ -21,6 +21,9 @@ class StreamSink:
         self._comm = comm
         self._link = link
 
+    def check(self, manifest: Manifest) -> None:
+        """Nothing is kept, so no folder can be the wrong one."""
+
     def open(self, manifest: Manifest) -> None:
         """Nothing is kept, so nothing is opened."""
 

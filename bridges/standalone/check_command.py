@@ -24,7 +24,7 @@ EXIT_ERRORS = 4
     type=click.IntRange(1, 10_000_000),
     default=240,
     show_default=True,
-    help="Frames that will run, for the memory estimate.",
+    help="Estimate the memory of a run of this many frames.",
 )
 @machine_options
 def command(
@@ -36,27 +36,32 @@ def command(
     frames: int,
     as_json: bool,
 ) -> int:
-    """Read a Solver Setup and its inputs and report everything that would go wrong.
+    """Report everything that would go wrong with a Solver Setup or Loki Graph and its inputs.
 
-    The exit code is 0 when there are no errors, warnings or not, and 4 otherwise.
+    Empty streams stand in for missing inputs of a graph, with a warning. The exit code is 4 for
+    errors, and 0 for warnings alone.
     """
     from loki_core.errors import LokiError
-    from loki_vfx.bridges.standalone.checking import Finding, check_scene
+    from loki_core.wording import counted
+    from loki_vfx.bridges.standalone.checking import Finding, check_inputs, check_scene
+    from loki_vfx.bridges.standalone.failures import UsageError
     from loki_vfx.bridges.standalone.input_files import read_input
-    from loki_vfx.bridges.standalone.scene import load_all_extensions, make_scene, read_document
+    from loki_vfx.bridges.standalone.scene import load_all_extensions, read_document, scene_of_file
 
     findings: list[Finding] = []
     document = None
     try:
         load_all_extensions(extensions)
         document = read_document(file, changes)
+    except UsageError:
+        raise
     except LokiError as error:
         findings.append(Finding("error", str(file), str(error)))
     read = {}
     for text in inputs:  # each for itself: one bad file must not hide the next
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
-            raise click.BadParameter(f'"{text}" is not NAME=PATH', param_hint="--input")
+            raise UsageError(f'--input "{text}" is not of the form NAME=PATH')
         try:
             read[name] = read_input(path)
         except LokiError as error:
@@ -64,8 +69,8 @@ def command(
     if document is not None:
         failed = {one.place for one in findings}
         try:
-            scene = make_scene(document, read, folder=file.parent)
-            found = check_scene(scene, frames=frames)
+            scene = scene_of_file(file, document, read, stand_in=True)
+            found = [*check_inputs(document, read), *check_scene(scene, frames=frames)]
             findings += [one for one in found if one.place not in failed]
         except LokiError as error:
             findings.append(Finding("error", str(file), str(error)))
@@ -83,5 +88,5 @@ def command(
     else:
         for one in findings:
             click.echo(f"{one.severity}: {one.message}")
-        click.echo(f"{file}: {errors} errors, {warnings} warnings")
+        click.echo(f"{file}: {counted(errors, 'error')}, {counted(warnings, 'warning')}")
     return EXIT_ERRORS if errors else 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,12 @@ from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
+from loki_core.wording import counted, noun
 from loki_vfx.bridges.standalone.explanation import explain_parameters, object_stream
-from loki_vfx.bridges.standalone.scene import Scene, streams_at
+from loki_vfx.bridges.standalone.scene import Scene, input_names, streams_at
+
+if TYPE_CHECKING:
+    from loki_graph import Graph
 
 #: The state, the copy that a substep is rolled back to, and what a frame writes.
 MEMORY_COPIES = 3.0
@@ -65,9 +69,24 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
     return sorted(findings, key=lambda one: one.severity != "error")
 
 
+def check_inputs(document: SolverSetup | Graph, inputs: Iterable[str]) -> Iterator[Finding]:
+    """Check the names under which inputs are given."""
+    known = input_names(document)
+    for name in inputs:
+        if name not in known:
+            text = f'{document.name} has no input "{name[:80]}"{did_you_mean(name, known)}'
+            yield Finding("error", f'input "{name}"', text)
+
+
 def check_declarations(scene: Scene) -> list[Finding]:
     """Return what is wrong with the tree and the names of its streams; no data are looked at."""
-    return [*_check_tree(scene.setup), *_check_streams(scene.setup, scene.inputs)]
+    return [*_check_tree(scene.setup), *_check_missing(scene), *_check_streams(scene)]
+
+
+def _check_missing(scene: Scene) -> Iterator[Finding]:
+    for name in scene.missing:
+        text = f'input "{name}" is not given: an empty stream stands in; a run needs --input '
+        yield Finding("warning", f'input "{name}"', f"{text}{name}=PATH")
 
 
 def _check_tree(setup: SolverSetup) -> Iterator[Finding]:
@@ -89,26 +108,32 @@ def _check_tree(setup: SolverSetup) -> Iterator[Finding]:
             yield Finding("error", setup.place(path), str(error))
 
 
-def _check_streams(setup: SolverSetup, inputs: Mapping[str, Any]) -> Iterator[Finding]:
+def _check_streams(scene: Scene) -> Iterator[Finding]:
+    setup, is_graph = scene.setup, scene.document is not None
+    there = {*scene.inputs, *(name for lost in scene.missing.values() for name in lost)}
     needed: dict[str, list[str]] = {}
     for stream in setup.streams():
         needed.setdefault(stream.name, []).append(f"{stream.path}.{stream.parameter}")
-    starved = {one.path for one in setup.streams() if one.name not in inputs}
+    starved = {one.path for one in setup.streams() if one.name not in there}
     objects = setup.objects_below("")
     nothing_left = all(path in starved for path in objects)
     if not objects:
         yield Finding("error", setup.name, "there is no enabled Object: nothing is simulated")
     for name, users in needed.items():
-        if name not in inputs:
-            feeds_object = any(user.rpartition(".")[0] in objects for user in users)
-            severity = "error" if nothing_left and feeds_object else "warning"
-            text = f'input stream "{name}" of {", ".join(users)} is not given, and without it they'
-            text += f" are inactive; add --input {name}=PATH"
-            yield Finding(severity, f'input "{name}"', text)
-    for name in inputs:
-        if name not in needed:
-            hint = did_you_mean(name, needed)
-            yield Finding("warning", f'input "{name}"', f"no enabled Behavior uses it{hint}")
+        if name in there:
+            continue
+        feeds_object = any(user.rpartition(".")[0] in objects for user in users)
+        severity = "error" if nothing_left and feeds_object else "warning"
+        lack = "connected in the graph" if is_graph else "given"
+        remedy = "connect it" if is_graph else f"add --input {name}=PATH"
+        they = f"{noun(len(users), 'it')} {noun(len(users), 'is')} inactive"
+        text = f'input stream "{name}" of {", ".join(users)} is not {lack}, so {they}; {remedy}'
+        yield Finding(severity, f'input "{name}"', text)
+    disabled = {one.name: one.path for one in setup.all_streams()}
+    for name in scene.inputs:
+        if name not in needed and name in disabled:
+            text = f'input "{name}" is given for {disabled[name]}, which is disabled'
+            yield Finding("warning", f'input "{name}"', text)
 
 
 def _check_stream(name: str, stream: Any) -> Iterator[Finding]:
@@ -123,7 +148,8 @@ def _check_stream(name: str, stream: Any) -> Iterator[Finding]:
                 bad = ~np.isfinite(values.reshape(len(values), -1)).all(axis=1)
                 text = (
                     f'{location} channel "{channel}"[{int(np.argmax(bad))}] = '
-                    f"{values[int(np.argmax(bad))].tolist()} ({int(bad.sum())} such elements); "
+                    f"{values[int(np.argmax(bad))].tolist()} "
+                    f"({counted(int(bad.sum()), 'such element')}); "
                     "expected finite numbers"
                 )
                 yield Finding("error", label, f"{label}: {text}")

@@ -23,16 +23,19 @@ import click
 #: Module and one line of help for each sub-command, in the order of `--help`. A module holds a
 #: click command called `command`.
 COMMANDS = {
-    "new": ("new_command", "Write a starter Solver Setup."),
-    "check": ("check_command", "Say what would go wrong, without running."),
-    "explain": ("explain_command", "Show the tree, the schedule, and where values come from."),
+    "new": ("new_command", "Write a starter Solver Setup or a template."),
+    "check": ("check_command", "Report what would go wrong, without running."),
+    "explain": ("explain_command", "Show the tree, the schedule, and the origin of values."),
     "run": ("run_command", "Run a Solver Setup or a Loki Graph into a frame cache."),
     "wedge": ("wedge_command", "Run a scene in many variants, and compare them."),
-    "serve": ("serve_command", "Serve hosts: run what they submit, and keep it running."),
+    "serve": ("serve_command", "Serve hosts: run their scenes, and keep them running."),
     "submit": ("submit_command", "Run as a batch job of Slurm, or of another batch system."),
-    "top": ("top_command", "Show what the runs of a server do, and what they use."),
-    "keys": ("keys_command", "Say who may connect to a server from another machine."),
-    "inspect": ("inspect_command", "Show what is in a cache, checkpoint, volume, mesh or setup."),
+    "top": ("top_command", "Show the runs of a server, and their time and memory."),
+    "keys": ("keys_command", "Let users on other machines connect to a server."),
+    "inspect": (
+        "inspect_command",
+        "Show the content of a cache, checkpoint, volume, mesh or setup.",
+    ),
     "preview": ("preview_command", "Render a picture of a cached frame."),
     "export": ("export_command", "Write a cache as USD or VDB, for programs without Loki."),
     "warm": ("warm_command", "Compile kernels before they are needed."),

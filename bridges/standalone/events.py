@@ -23,6 +23,8 @@ import sys
 from collections.abc import Callable
 from typing import Any, TextIO
 
+from loki_core.wording import counted
+
 Event = dict[str, Any]
 Listener = Callable[[Event], None]
 
@@ -93,7 +95,7 @@ class ProgressReporter:
         if event["seconds_left"] is not None:
             detail += f"   {duration_words(event['seconds_left'])} left"
         if event["retries"]:
-            detail += f"   {event['retries']} retried substeps"
+            detail += f"   {counted(event['retries'], 'retried substep')}"
         self._progress.update(self._task, completed=event["done"], detail=detail)
 
     def close(self) -> None:
@@ -117,7 +119,7 @@ def describe_event(event: Event) -> list[str]:
     if kind == "started":
         lines = [
             f"{event['setup']}: frames {event['frames'][0]} to {event['frames'][1]}, "
-            f"{_plural(event['ranks'], 'rank')} of {_plural(event['threads'], 'thread')}, "
+            f"{counted(event['ranks'], 'rank')} of {counted(event['threads'], 'thread')}, "
             f"into {event['output']}"
         ]
         if event["resumed_from"] is not None:
@@ -126,7 +128,7 @@ def describe_event(event: Event) -> list[str]:
     if kind == "frame":
         line = f"frame {event['frame']} of {event['last']}: {_count_words(event['counts'])}"
         if event["seconds"] is not None:
-            line += f", {event['seconds']:.2f} s, {_plural(event['substeps'], 'substep')}"
+            line += f", {event['seconds']:.2f} s, {counted(event['substeps'], 'substep')}"
         if event["retries"]:
             line += f", {event['retries']} retried"
         if event["seconds_left"] is not None and event["frame"] < event["last"]:
@@ -139,9 +141,10 @@ def describe_event(event: Event) -> list[str]:
     if kind == "checkpoint":
         return [f"checkpoint of frame {event['frame']}"]
     if kind == "finished":
-        new = f", {event['compiled_kernels']} kernels compiled" if event["compiled_kernels"] else ""
+        kernels = event["compiled_kernels"]
+        new = f", {counted(kernels, 'kernel')} compiled" if kernels else ""
         return [
-            f"finished: {_plural(event['frames'], 'frame')} in {duration_words(event['seconds'])}"
+            f"finished: {counted(event['frames'], 'frame')} in {duration_words(event['seconds'])}"
             f"{new}; {event['output']}"
         ]
     if kind == "cancelled":
@@ -165,9 +168,5 @@ def duration_words(seconds: float) -> str:
 
 def _count_words(counts: dict[str, int]) -> str:
     if len(counts) == 1:
-        return f"{next(iter(counts.values())):,} elements"
+        return counted(next(iter(counts.values())), "element")
     return ", ".join(f"{path} {count:,}" for path, count in counts.items())
-
-
-def _plural(count: int, word: str) -> str:
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"

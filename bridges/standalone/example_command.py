@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import click
@@ -18,7 +19,7 @@ from loki_vfx.bridges.standalone.run_command import perform, run_options
     "options",
     multiple=True,
     metavar="NAME=VALUE",
-    help="An option of the scene, as --list shows them; may be repeated.",
+    help="Set an option of the scene: --list shows them; may be repeated.",
 )
 @click.option(
     "--set",
@@ -54,7 +55,7 @@ def command(
     request = RunRequest(output=folder, example=name, example_options=given, **values)
     code = perform(request, ranks=ranks, as_json=as_json)
     if code == 0 and not as_json:
-        click.echo(f"next: wtloki preview {folder}")
+        click.echo(f"next: wtloki preview {shlex.quote(folder)}")
     return code
 
 

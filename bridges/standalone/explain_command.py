@@ -27,7 +27,7 @@ _LOOP_DEPTH = {"setup": 0, "frame": 0, "substep": 1, "newton": 2}
 @click.command("explain")
 @file_argument
 @scene_options
-@click.option("--parameters", is_flag=True, help="Show where every parameter's value comes from.")
+@click.option("--parameters", is_flag=True, help="Show the origin of every parameter's value.")
 @machine_options
 def command(
     file: Path,
@@ -38,15 +38,15 @@ def command(
     parameters: bool,
     as_json: bool,
 ) -> None:
-    """Show what a Solver Setup does: its tree, and which Task runs at which Stage.
+    """Show the tree of a Solver Setup or Loki Graph, and its schedule: Tasks by Stage.
 
-    Inputs that are not given are taken as empty; give them to see which channels override
-    which parameters.
+    Empty streams stand in for missing inputs. Give inputs to see the channels that override
+    parameters.
     """
     from loki_vfx.bridges.standalone.explanation import explain
     from loki_vfx.bridges.standalone.scene import load_scene
 
-    scene = load_scene(file, inputs=inputs, changes=changes, extensions=extensions)
+    scene = load_scene(file, inputs=inputs, changes=changes, extensions=extensions, stand_in=True)
     document = explain(scene)
     if as_json:
         print_json(document)
@@ -86,10 +86,12 @@ def _lines(document: dict[str, Any], *, parameters: bool) -> Iterator[str]:
 
 
 def _input_line(one: dict[str, Any]) -> str:
+    from loki_core.wording import counted
+
     used = ", ".join(one["used_by"]) or "nobody"
     if not one["given"]:
         return f"{one['name']}: not given; an empty stream stands in (used by {used})"
-    counts = ", ".join(f"{count:,} {word}s" for word, count in one["counts"].items() if count)
+    counts = ", ".join(counted(count, word) for word, count in one["counts"].items() if count)
     names = [name for names in one["channels"].values() for name in names]
     channels = f", channels {', '.join(names)}" if names else ""
     animated = ", animated" if one["animated"] else ""

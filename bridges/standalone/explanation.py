@@ -22,6 +22,7 @@ from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import Group, SolverSetup
 from loki_core.sparse_parameters import channel_names, resolve
+from loki_core.wording import counted
 from loki_vfx.bridges.standalone.scene import Scene, streams_at
 
 
@@ -157,7 +158,7 @@ def explain_parameters(setup: SolverSetup, inputs: Mapping[str, Any]) -> Iterato
 
 def _plain_origin(value: Any, declared: Parameter) -> str:
     if isinstance(value, Keyframes):
-        return f"{len(value.times)} keyframes"
+        return counted(len(value.times), "keyframe")
     return "default" if value == declared.default else "Behavior value"
 
 

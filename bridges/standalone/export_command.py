@@ -29,29 +29,29 @@ _FRAMES = re.compile(r"(-?\d{1,8})(?:-(-?\d{1,8}))?")
     "target",
     type=click.Path(path_type=Path),
     required=True,
-    help="A .usd, .usdc or .usda file; with --format vdb a folder.",
+    help="Write this .usd, .usdc or .usda file; with --format vdb this folder.",
 )
 @click.option(
     "--format",
     "file_format",
     type=click.Choice(["usd", "vdb"]),
-    help="usd by default. vdb writes volumes alone, one file for each Object and frame.",
+    help="Write usd (the default), or vdb: volumes alone, a file for each Object and frame.",
 )
-@click.option("--frames", metavar="N|A-B", help="Frame N, or frames A to B; all by default.")
+@click.option("--frames", metavar="N|A-B", help="Write frame N, or frames A to B; all by default.")
 @click.option(
     "--object",
     "--objects",
     "objects",
     multiple=True,
     metavar="PATH",
-    help="This Object only, or those below this Group; may be repeated.",
+    help="Write this Object only, or those of this Group; may be repeated.",
 )
 @click.option(
     "--up",
     type=click.Choice(["y", "z"]),
     default="y",
     show_default=True,
-    help="The axis that is up in the files; z turns everything by 90 degrees about x.",
+    help="Let this axis be up in the files; z turns everything by 90 degrees about x.",
 )
 @click.option(
     "--compression",
@@ -158,9 +158,11 @@ def _progress(*, as_json: bool) -> Iterator[OnFrame]:
 
 
 def _lines(report: ExportReport) -> Iterator[str]:
+    from loki_core.wording import counted
+
     first, last = report.frames[0], report.frames[-1]
     size = f"{report.bytes / 1e6:,.1f} MB"
-    yield f"{report.target}: frames {first} to {last}, {report.files} files, {size}"
+    yield f"{report.target}: frames {first} to {last}, {counted(report.files, 'file')}, {size}"
     for path, places in report.objects.items():
         yield f"  {path}: {', '.join(places)}"
     for channel in report.left_out:

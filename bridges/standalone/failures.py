@@ -29,6 +29,8 @@ def describe_failure(error: BaseException) -> Failure:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         place = f" ({error.filename})" if error.filename else ""
         return Failure("DiskFullError", f"no room on the disk{place}; make room, and resume", 8)
+    if isinstance(error, (FileExistsError, NotADirectoryError)) and error.filename:
+        return Failure(kind, f"{error.filename} is a file, or lies in one; choose a folder", 1)
     if isinstance(error, OSError):
         place = f"{error.filename}: " if error.filename else ""
         return Failure(kind, f"{place}{error.strerror or error}", 1)

@@ -6,7 +6,7 @@ The cache is the sink of every run that is kept; a live preview has one of its o
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,13 +19,16 @@ from loki_vfx.serialization.checkpoint_file import (
     remove_checkpoint,
 )
 from loki_vfx.serialization.frame_cache import (
-    FrameCacheReader,
     FrameCacheWriter,
     Manifest,
-    read_manifest,
+    has_manifest,
+    refuse_other_simulation,
+    whole_frames,
 )
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+#: What a run or a wedge leaves in a folder before its first frame.
+_OWN_FILES = {"frames", "checkpoints", "log.jsonl", "variant.json", "run.log"}
 
 
 class FrameSink(Protocol):
@@ -37,6 +40,7 @@ class FrameSink(Protocol):
 
     is_kept: bool
 
+    def check(self, manifest: Manifest) -> None: ...
     def open(self, manifest: Manifest) -> None: ...
     def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None: ...
     def change(self, manifest: Manifest) -> None: ...
@@ -73,24 +77,35 @@ class CacheSink:
         self.frame_bytes = 0
         self._writer: FrameCacheWriter | None = None
 
+    def check(self, manifest: Manifest) -> None:
+        """Refuse a folder that `open` would refuse; nothing is written.
+
+        Raises:
+            InputError: The folder is of somebody else, or has results that would be lost.
+            FormatError: Its manifest is damaged.
+        """
+        self._on_rank_0(self._refuse_used_folder, manifest)
+
     def open(self, manifest: Manifest) -> None:
         """Open the folder, on rank 0 first; a used one is refused unless told otherwise."""
-        error: LokiError | None = None
-        if self.comm.rank == 0:
-            try:
-                self._open_writer(manifest)
-            except LokiError as found:
-                error = found
-        self.comm.raise_together(error)
+        self._on_rank_0(self._open_writer, manifest)
         if self.comm.rank != 0:
             self._open_writer(manifest)
 
+    def _on_rank_0(self, act: Callable[[Manifest], None], manifest: Manifest) -> None:
+        error: LokiError | None = None
+        if self.comm.rank == 0:
+            try:
+                act(manifest)
+            except LokiError as found:
+                error = found
+        self.comm.raise_together(error)
+
     def _open_writer(self, manifest: Manifest) -> None:
         if self.comm.rank == 0:
+            self._refuse_used_folder(manifest)
             for frame in self._void_checkpoints():
                 remove_checkpoint(self.folder, frame)
-        if self.comm.rank == 0 and not self.overwrite and not self.resume:
-            self._refuse_used_folder(manifest)
         self._writer = FrameCacheWriter(
             self.folder,
             manifest,
@@ -111,15 +126,19 @@ class CacheSink:
         return [frame for frame in found if frame not in kept]
 
     def _refuse_used_folder(self, manifest: Manifest) -> None:
-        """Keep finished frames: a new run never writes over them unless it is told to."""
-        if not (self.folder / "manifest.json").exists():
+        """Keep what is there: a run takes over only a folder of Loki without frames."""
+        _refuse_foreign_folder(self.folder)
+        frames, checkpoints = whole_frames(self.folder), checkpoint_frames(self.folder)
+        if self.overwrite or self.resume or not (frames or checkpoints):
             return
-        frames = FrameCacheReader(self.folder).frames()
-        if frames and read_manifest(self.folder).setup_hash == manifest.setup_hash:
-            raise InputError(
-                f"{self.folder} holds frames {min(frames)} to {max(frames)} of this simulation; "
-                "add --resume to continue it, --overwrite to start again, or choose another folder"
-            )
+        if not has_manifest(self.folder):
+            return  # the writer refuses frames whose simulation nobody knows
+        refuse_other_simulation(self.folder, manifest)
+        held = f"frames {frames[0]} to {frames[-1]}" if frames else f"checkpoint {checkpoints[-1]}"
+        raise InputError(
+            f"{self.folder} holds {held} of this simulation; add --resume to continue it, "
+            "--overwrite to start again, or choose another folder"
+        )
 
     def write(self, frame: int, streams: Mapping[str, Any], statistics: dict[str, Any]) -> None:
         """Write this rank's part of a frame; it counts when all ranks have written theirs.
@@ -155,6 +174,24 @@ class CacheSink:
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise  # else the manifest of the last frame stays, which is whole
+
+
+def _refuse_foreign_folder(folder: Path) -> None:
+    """Leave a folder alone that no run has made, unless it is empty; hidden files do not count."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose a folder for the output")
+    if has_manifest(folder) or whole_frames(folder):
+        return
+    names = {path.name for path in folder.iterdir() if not path.name.startswith(".")}
+    foreign = sorted(names - _OWN_FILES)
+    if foreign:
+        more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
+        raise InputError(
+            f"{folder} holds {foreign[0]}{more} and no frames; choose a new or an empty folder "
+            "with --output"
+        )
 
 
 @contextmanager

@@ -59,11 +59,14 @@ def read_options(module: ModuleType, given: Iterable[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals or name not in known:
-            raise UsageError(f'--option "{text}" is not name=value{did_you_mean(name, known)}')
+        if not equals:
+            raise UsageError(f'--option "{text}" is not of the form NAME=VALUE')
+        if name not in known:
+            raise UsageError(f'the scene has no option "{name}"{did_you_mean(name, known)}')
         kind = type(known[name])
         try:
             options[name] = value if kind is str else kind(float(value))
-        except ValueError:
-            raise UsageError(f'--option "{text}": expected a {kind.__name__}') from None
+        except (ValueError, OverflowError):
+            wanted = "a whole number" if kind is int else "a number"
+            raise UsageError(f'--option "{text}": expected {wanted}') from None
     return options

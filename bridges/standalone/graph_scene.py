@@ -7,11 +7,12 @@ the graph's named outputs, with the Objects coming in as host streams.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from loki_core.errors import GraphError, LokiError
+from loki_core.errors import GraphError, LokiError, SetupError
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Connection, Evaluator, Graph
 from loki_graph.nodes.host_input import HostInput
@@ -22,7 +23,12 @@ from loki_vfx.bridges.standalone.scene import Scene
 
 
 def graph_scene(
-    graph: Graph, host_inputs: Mapping[str, Any], *, folder: Path, confined: bool = False
+    graph: Graph,
+    host_inputs: Mapping[str, Any],
+    *,
+    folder: Path,
+    confined: bool = False,
+    stand_in: bool = False,
 ) -> Scene:
     """Return the scene of a graph that has one Solver Setup node.
 
@@ -31,13 +37,19 @@ def graph_scene(
         host_inputs: Streams for its host inputs.
         folder: What paths in the graph are relative to.
         confined: Whether paths may not lead out of that folder.
+        stand_in: Leave out the streams of the Solver Setup that need host inputs which are not
+            given, so that others can be looked at; else using them is an error.
     """
     node, setup = solver_node(graph)
+    missing: dict[str, set[str]] = {name: set() for name in missing_inputs(graph, host_inputs)}
     before = Evaluator(graph, host_inputs=host_inputs, base_folder=folder, confined=confined)
     inputs: dict[str, Any] = {}
     for name in sorted({stream.name for stream in setup.streams()}):
         sources = graph.connections_to(node, name)
-        if sources:
+        lost = {name for one in sources for name in missing_inputs(graph, host_inputs, one.source)}
+        for one in lost:
+            missing[one].add(name)
+        if sources and not (lost and stand_in):
             inputs[name] = _puller(before, node, name)
             if not any(before.varies(one.source) for one in sources):
                 inputs[name] = _constant(inputs[name], setup.settings.start_frame)
@@ -47,7 +59,25 @@ def graph_scene(
         document=graph.to_document(),
         after=_AfterSolver(graph, node, folder, confined) if graph.outputs() else None,
         description=str(graph),
+        missing={name: frozenset(streams) for name, streams in missing.items()},
     )
+
+
+def host_input_names(graph: Graph) -> dict[str, str]:
+    """Return the stream of each Host Input by the name of its node."""
+    return {
+        name: node.stream_name(name)
+        for name, node in graph.nodes.items()
+        if isinstance(node, HostInput)
+    }
+
+
+def missing_inputs(graph: Graph, given: Mapping[str, Any], *ends: str) -> list[str]:
+    """Return the inputs that nodes need and that are not given; of the whole graph by default."""
+    ends = ends or (*graph.outputs().values(), solver_node(graph)[0])
+    used = {name for end in ends for name in graph.ancestors(end)}
+    names = host_input_names(graph)
+    return sorted({name for node, name in names.items() if node in used and name not in given})
 
 
 def solver_node(graph: Graph) -> tuple[str, SolverSetup]:
@@ -80,9 +110,11 @@ def change_graph(graph: Graph, changes: Sequence[str]) -> Graph:
         target, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not target:
             raise UsageError(f'--set "{text[:120]}" is not of the form node.parameter=value')
-        if target in {one.name for one in graph.exposed_declarations()}:
+        exposed = [one.name for one in graph.exposed_declarations()]
+        if target in exposed:
             graph = graph.set_exposed(target, value)
             continue
+        _refuse_unknown_name(graph, target, exposed)
         path, _, name = target.rpartition(".")
         first, _, rest = path.partition("/")
         node = graph.nodes.get(first)
@@ -98,6 +130,18 @@ def change_graph(graph: Graph, changes: Sequence[str]) -> Graph:
             given = value if declared is None else declared.from_text(value, place)
             graph = graph.replace(first, **{name: given})
     return graph
+
+
+def _refuse_unknown_name(graph: Graph, target: str, exposed: Sequence[str]) -> None:
+    """Refuse a plain name that is neither exposed nor a setting; a path has words of its own."""
+    _, setup = solver_node(graph)
+    settings = setup.settings.parameters()
+    if "." in target or "/" in target or target in settings:
+        return
+    near = difflib.get_close_matches(target, [*exposed, *settings], n=1)
+    hint = f'; did you mean "{near[0]}"?' if near else ";"
+    known = f"it exposes {', '.join(exposed)}" if exposed else "it exposes none"
+    raise SetupError(f'{graph.name} exposes no parameter "{target[:80]}"{hint} {known}')
 
 
 def _with_setup(graph: Graph, name: str, setup: SolverSetup) -> Graph:

@@ -21,7 +21,7 @@ import numpy as np
 
 from loki_core.data.mesh import STREAM_TYPES
 from loki_core.data.points import Points
-from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.errors import FormatError, InputError, MissingFileError, did_you_mean, require_file
 from loki_vfx.bridges.standalone.failures import UsageError
 from loki_vfx.serialization.houdini_files import SUFFIXES as HOUDINI_SUFFIXES
 
@@ -29,6 +29,7 @@ MESH_SUFFIXES = (".ply", ".obj", ".stl")
 NUMPY_SUFFIXES = (".npy", ".npz")
 SUFFIXES = (*MESH_SUFFIXES, ".vdb", *NUMPY_SUFFIXES, ".loki", *HOUDINI_SUFFIXES)
 MAX_NUMPY_BYTES = 1 << 34
+_NUMPY_MAGIC, _ZIP_MAGIC = b"\x93NUMPY", b"PK"
 _FRAME_PATTERN = re.compile(r"#+")
 
 Stream = Any
@@ -59,6 +60,8 @@ def read_input(path: str) -> Input:
     folder, separator, object_path = path.rpartition("#")
     if separator and folder and Path(folder).is_dir():
         return _cache_input(Path(folder), object_path)
+    if separator and object_path and not object_path.lower().endswith(SUFFIXES):
+        raise MissingFileError(f"{path}: there is no frame cache {folder}")
     if Path(path).is_dir():
         return _cache_input(Path(path), "")
     if _FRAME_PATTERN.search(Path(path).name):
@@ -68,6 +71,7 @@ def read_input(path: str) -> Input:
 
 def read_stream(path: Path) -> Stream:
     """Return the stream that one file holds."""
+    require_file(path)
     suffix = path.suffix.lower()
     if path.name.lower().endswith(HOUDINI_SUFFIXES):
         from loki_vfx.serialization.houdini_files import read_geometry
@@ -76,9 +80,8 @@ def read_stream(path: Path) -> Stream:
         return stream_of(read_geometry(path), label=str(path))
     if suffix not in SUFFIXES:
         hint = did_you_mean(suffix, SUFFIXES)
-        raise InputError(f'{path}: streams are not read from "{path.suffix}" files{hint}')
-    if not path.is_file():
-        raise FormatError(f"{path} is not there or is no file")
+        kind = f'"{path.suffix}" files' if suffix else "files without an ending"
+        raise InputError(f"{path}: streams are not read from {kind}{hint}")
     if suffix in MESH_SUFFIXES:
         from loki_vfx.serialization.meshes import read_mesh, read_points
 
@@ -103,26 +106,48 @@ def _read_numpy(path: Path) -> Points:
         raise FormatError(
             f"{path} has {path.stat().st_size} bytes; up to {MAX_NUMPY_BYTES} are read"
         )
+    with path.open("rb") as file:
+        begins = file.read(len(_NUMPY_MAGIC))
+    # numpy takes anything else for a pickle, and its advice is to trust it
+    if not begins.startswith((_NUMPY_MAGIC, _ZIP_MAGIC)):
+        found = "is empty" if not begins else "does not begin as one"
+        raise FormatError(f"{path} is no {path.suffix} file of numpy: it {found}")
     try:
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return Points(loaded)
+            return _points({"positions": _numbers(loaded, path)}, path)
         with loaded:
             unpacked = sum(item.file_size for item in loaded.zip.infolist())
             if unpacked > MAX_NUMPY_BYTES:
                 raise FormatError(
                     f"{path} claims {unpacked} bytes; up to {MAX_NUMPY_BYTES} are read"
                 )
-            arrays = {name: loaded[name] for name in loaded.files}
+            arrays = {name: _numbers(loaded[name], path, name) for name in loaded.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        if "allow_pickle" in str(error):
+            raise InputError(f"{path} holds Python objects; arrays of numbers are read") from error
         raise FormatError(f"{path} cannot be read: {str(error)[:200]}") from error
     if "positions" not in arrays:
         hint = did_you_mean("positions", arrays)
         raise InputError(f'{path} has no array "positions"{hint}')
-    points = Points(arrays.pop("positions"))
-    for name, array in arrays.items():
-        points.set_channel("detail" if array.ndim == 0 else "point", name, array)
+    return _points(arrays, path)
+
+
+def _points(arrays: dict[str, Any], path: Path) -> Points:
+    try:
+        points = Points(arrays.pop("positions"))
+        for name, array in arrays.items():
+            points.set_channel("detail" if array.ndim == 0 else "point", name, array)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     return points
+
+
+def _numbers(array: Any, path: Path, name: str = "") -> Any:
+    if array.dtype.kind not in "biuf":
+        of_name = f' of "{name}"' if name else ""
+        raise InputError(f"{path}: the values{of_name} are of dtype {array.dtype}, not numbers")
+    return array
 
 
 def _cache_input(folder: Path, object_path: str) -> Callable[[int], Stream]:

@@ -16,8 +16,8 @@ _SKIPPED = ("kind", "path", "objects", "channels", "problems", "tree", "counts",
 
 @click.command("inspect")
 @click.argument("path", type=click.Path(path_type=Path))
-@click.option("--frame", type=int, help="The frame of a cache to look at; the last by default.")
-@click.option("--verify", is_flag=True, help="Check every checksum; exit with 5 if damaged.")
+@click.option("--frame", type=int, help="Show this frame of a cache; the last by default.")
+@click.option("--verify", is_flag=True, help="Check every checksum; the exit code is 5 for damage.")
 @machine_options
 def command(path: Path, *, frame: int | None, verify: bool, as_json: bool) -> int:
     """Show what is in a frame cache, a checkpoint, a .vdb, a mesh or a setup file."""
@@ -93,7 +93,9 @@ def _vector_line(name: str, values: list[float] | None, unit: str) -> str:
 
 
 def _stream_lines(stream: dict[str, Any], indent: str) -> Iterator[str]:
-    counts = ", ".join(f"{count:,} {word}s" for word, count in stream["counts"].items() if count)
+    from loki_core.wording import counted
+
+    counts = ", ".join(counted(count, word) for word, count in stream["counts"].items() if count)
     yield f"{indent}{stream['type']}: {counts or 'empty'}"
     if "bytes" in stream:
         yield f"{indent}{_sizes(stream['bytes'], stream['plain_bytes'])}"

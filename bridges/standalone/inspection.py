@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.mesh import Mesh
-from loki_core.errors import FormatError, InputError
+from loki_core.errors import FormatError, InputError, MissingFileError
 from loki_vfx.bridges.standalone.input_files import SUFFIXES, read_stream
 
 
@@ -22,7 +22,7 @@ def inspect_path(path: Path, *, frame: int | None = None, verify: bool = False) 
         FormatError: It is damaged so that it cannot be shown.
     """
     if not path.exists():
-        raise InputError(f"{path} is not there")
+        raise MissingFileError(f"{path} is not there")
     if path.is_dir():
         if (path / "manifest.json").exists():
             return _inspect_cache(path, frame, verify=verify)
@@ -37,7 +37,7 @@ def inspect_path(path: Path, *, frame: int | None = None, verify: bool = False) 
         return _inspect_setup(path)
     if path.suffix.lower() == ".loki" and path.name.startswith("rank_"):
         return _inspect_rank_file(path)
-    if path.suffix.lower() in SUFFIXES:
+    if path.name.lower().endswith(SUFFIXES):
         stream = read_stream(path)
         return {"kind": "stream", "path": str(path), **describe_stream(stream), "problems": []}
     raise InputError(f"{path} is of a kind that Loki does not know; known: {', '.join(SUFFIXES)}")

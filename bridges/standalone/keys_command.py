@@ -14,7 +14,11 @@ if TYPE_CHECKING:
 
 
 @click.group("keys")
-@click.option("--folder", type=click.Path(), help="Folder of the keys; the user's settings.")
+@click.option(
+    "--folder",
+    type=click.Path(),
+    help="Keep keys in this folder; by default that of the user's settings.",
+)
 @click.pass_context
 def command(ctx: click.Context, folder: str | None) -> None:
     """Make and exchange keys: a server knows its users, and users know their server.
@@ -34,11 +38,11 @@ def command(ctx: click.Context, folder: str | None) -> None:
 
 
 @command.command("show")
-@click.option("--server", is_flag=True, help="The key of a server on this machine.")
+@click.option("--server", is_flag=True, help="Print the key of the server on this machine.")
 @machine_options
 @click.pass_obj
 def show(keys: KeyFolder, *, server: bool, as_json: bool) -> None:
-    """Print the public key of this user, or of the server here; make it if it is new."""
+    """Print the public key of this user, or of the server here."""
     name = "server" if server else "client"
     keys.own_key(name, make=True)
     public = keys.public_key(name)
@@ -54,7 +58,7 @@ def show(keys: KeyFolder, *, server: bool, as_json: bool) -> None:
 @machine_options
 @click.pass_obj
 def add(keys: KeyFolder, name: str, key: str, *, as_json: bool) -> None:
-    """Let a user in, by the public key that `wtloki keys show` prints there."""
+    """Let a user in, by the public key of `wtloki keys show`."""
     keys.add_user(name, key)
     _tell({"added": name}, f"{name} may connect from now on", as_json=as_json)
 
@@ -74,7 +78,7 @@ def remove(keys: KeyFolder, name: str, *, as_json: bool) -> None:
 @machine_options
 @click.pass_obj
 def show_list(keys: KeyFolder, *, as_json: bool) -> None:
-    """List the users that a server here lets in."""
+    """List the users of a server here."""
     users = {name: key for key, name in keys.users().items()}
     if as_json:
         print_json({"users": users, "folder": str(keys.folder)})
@@ -89,7 +93,7 @@ def show_list(keys: KeyFolder, *, as_json: bool) -> None:
 @machine_options
 @click.pass_obj
 def trust(keys: KeyFolder, endpoint: str, key: str, *, as_json: bool) -> None:
-    """Remember the public key of a server, so that no other can take its place."""
+    """Remember the public key of a server, against impostors."""
     from loki_vfx.bridges.live.security import check_endpoint
 
     check_endpoint(endpoint)

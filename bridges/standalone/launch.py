@@ -41,7 +41,7 @@ def find_mpiexec() -> str:
     if found is None or importlib.util.find_spec("mpi4py") is None:
         missing = "mpiexec" if found is None else "mpi4py"
         raise LokiError(
-            f"--ranks needs MPI, and {missing} is not installed: pip install 'loki-vfx[mpi]'"
+            f"--ranks needs MPI, and {missing} is not installed: pip install mpi4py mpich"
         )
     return found
 

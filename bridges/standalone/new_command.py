@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +24,19 @@ SUFFIX = ".loki.json"
 @click.command("new")
 @click.argument("file", type=click.Path(path_type=Path), required=False)
 @click.option(
-    "--template", default="particles", metavar="NAME", show_default=True, help="What is written."
+    "--template",
+    default="particles",
+    metavar="NAME",
+    show_default=True,
+    help="Write this starter setup or template.",
 )
-@click.option("--list", "only_list", is_flag=True, help="List what can be written.")
+@click.option("--list", "only_list", is_flag=True, help="List the starter setups and templates.")
 @machine_options
 def command(file: Path | None, *, template: str, only_list: bool, as_json: bool) -> None:
     """Write a starter setup or a template to FILE with small inputs, and say what to do next.
 
-    Templates are Loki Graphs whose exposed parameters `--set` and every host change by name.
-    Nothing that exists is overwritten.
+    A template is a Loki Graph with exposed parameters: `--set` and every host change them by
+    name. Existing files stay.
     """
     if only_list:
         _list(as_json=as_json)
@@ -41,12 +46,16 @@ def command(file: Path | None, *, template: str, only_list: bool, as_json: bool)
         target = target.with_name(target.name + SUFFIX)
     stem = target.name.removesuffix(".json").removesuffix(".loki")
     inputs = _write_starter(target, template) if template in STARTERS else _copy(target, template)
-    given = " ".join(f"--input {name}={path}" for name, path in inputs.items())
+    options = [word for name, path in inputs.items() for word in ("--input", f"{name}={path}")]
+    cache = f"{stem}_cache"
     steps = [
-        f"wtloki check {target} {given}",
-        f"wtloki explain {target}",
-        f"wtloki run {target} {given} --frames 48 --output {stem}_cache",
-        f"wtloki preview {stem}_cache",
+        shlex.join(["wtloki", *words])
+        for words in (
+            ["check", str(target), *options],
+            ["explain", str(target)],
+            ["run", str(target), *options, "--frames", "48", "--output", cache],
+            ["preview", cache],
+        )
     ]
     if as_json:
         paths = {name: str(path) for name, path in inputs.items()}

@@ -14,7 +14,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 def machine_options(function: Function) -> Function:
     """Add --json and --debug; --debug is read by `command_line.run_command` from the arguments."""
-    add_json = click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")
+    add_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
     add_debug = click.option(
         "--debug", is_flag=True, expose_value=False, help="Show the traceback of an error."
     )
@@ -28,22 +28,24 @@ def scene_options(function: Function) -> Function:
             "--extensions",
             multiple=True,
             metavar="FOLDER",
-            help="Import Behaviors from the Python files of a folder; may be repeated.",
+            help="Import the Behaviors of a folder of Python files; may be repeated.",
         ),
         click.option(
             "--set",
             "changes",
             multiple=True,
             metavar='"Group/Behavior.parameter=value"',
-            help='Change a parameter, or a setting such as "substeps=4"; may be repeated.',
+            help='Change a parameter, a setting ("substeps=4") or an exposed name of a graph '
+            '("wind=3 0 0"); may be repeated.',
         ),
         click.option(
             "--input",
             "inputs",
             multiple=True,
             metavar="NAME=PATH",
-            help="Give an input stream: .ply .obj .stl .vdb .npy .npz .loki, a frame cache "
-            "(FOLDER or FOLDER#Object), or a sequence (wind.####.vdb); may be repeated.",
+            help="Give an input stream: a file (.ply .obj .stl .vdb .npy .npz .loki .geo .bgeo "
+            ".bgeo.sc), a frame cache (FOLDER or FOLDER#Object) or a sequence (wind.####.vdb); may "
+            "be repeated.",
         ),
     ):
         function = option(function)

@@ -61,7 +61,7 @@ def load_pyvista() -> Any:
         import pyvista
     except ImportError as error:
         raise LokiError(
-            "pictures need pyvista, which is not installed: pip install 'loki-vfx[preview]'"
+            "pictures need pyvista, which is not installed: pip install pyvista"
         ) from error
     from vtkmodules.vtkCommonCore import vtkLogger
 

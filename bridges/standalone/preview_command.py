@@ -12,15 +12,27 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 @click.command("preview")
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--frame", type=int, help="The frame to show; the last one by default.")
+@click.option("--frame", type=int, help="Show this frame; the last by default.")
 @click.option(
     "--output",
     type=click.Path(path_type=Path),
-    help="The picture; FOLDER/preview_000048.png by default.",
+    help="Write the picture here; FOLDER/preview_000048.png by default.",
 )
-@click.option("--object", "objects", multiple=True, metavar="PATH", help="Show these Objects only.")
+@click.option(
+    "--object",
+    "objects",
+    multiple=True,
+    metavar="PATH",
+    help="Show this Object only; may be repeated.",
+)
 @click.option("--color", metavar="CHANNEL", help="Colour by a channel; speed where there is one.")
-@click.option("--size", metavar="WxH", default="1280x960", show_default=True, help="In pixels.")
+@click.option(
+    "--size",
+    metavar="WxH",
+    default="1280x960",
+    show_default=True,
+    help="Draw a picture of this size [pixels].",
+)
 @click.option("--ground/--no-ground", default=True, help="Show a ground plane below the scene.")
 @machine_options
 def command(
@@ -42,6 +54,8 @@ def command(
     match = re.fullmatch(r"(\d{1,5})x(\d{1,5})", size)
     if match is None or not 16 <= int(match[1]) <= 16384 or not 16 <= int(match[2]) <= 16384:
         raise click.BadParameter(f'"{size}" is not WxH, such as 1280x960', param_hint="--size")
+    if output is not None and (output.is_dir() or output.suffix.lower() != ".png"):
+        raise InputError(f"--output {output}: expected the name of a .png file")
     reader = FrameCacheReader(folder)
     frames = reader.frames()
     if not frames:

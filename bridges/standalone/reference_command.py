@@ -10,11 +10,16 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 
 @click.command("reference")
-@click.option("--output", type=click.Path(path_type=Path), help="Folder of the pages.")
-@click.option("--extensions", multiple=True, metavar="FOLDER", help="Add Behaviors of a folder.")
+@click.option("--output", type=click.Path(path_type=Path), help="Write pages into this folder.")
+@click.option(
+    "--extensions",
+    multiple=True,
+    metavar="FOLDER",
+    help="Add the Behaviors of a folder; may be repeated.",
+)
 @machine_options
 def command(output: Path | None, *, extensions: tuple[str, ...], as_json: bool) -> None:
-    """Write the reference as Markdown pages into a folder, or print it."""
+    """Print the reference of every declaration, or write it as Markdown pages into a folder."""
     from loki_vfx.bridges.standalone.reference import reference_pages
     from loki_vfx.bridges.standalone.scene import load_all_extensions
 

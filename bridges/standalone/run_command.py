@@ -30,37 +30,41 @@ def run_options(function: Function) -> Function:
             type=click.IntRange(1, 10_000),
             default=3,
             show_default=True,
-            help="How many of the last checkpoints stay.",
+            help="Keep this many of the last checkpoints.",
         ),
         click.option(
             "--checkpoint-every",
             type=click.IntRange(0, 1_000_000),
-            help="Frames between checkpoints, 0 for none; the setup's own by default, or as often "
-            "as they take little of the time.",
+            help="Write a checkpoint every so many frames; 0 writes none. By default as the setup "
+            "says, or as often as they take little time.",
         ),
-        click.option("--overwrite", is_flag=True, help="Replace another simulation in the folder."),
+        click.option("--overwrite", is_flag=True, help="Replace the simulation in the folder."),
         click.option(
             "--resume",
             is_flag=True,
-            help="Continue from the newest whole checkpoint of the folder.",
+            help="Continue from the newest whole checkpoint in the folder.",
         ),
         click.option(
-            "--threads", type=click.IntRange(1, 4096), help="Threads of each rank; all by default."
+            "--threads",
+            type=click.IntRange(1, 4096),
+            help="Use this many threads on each rank; all by default.",
         ),
         click.option(
             "--ranks",
             type=click.IntRange(1, 65_536),
             default=1,
             show_default=True,
-            help="Start an MPI job of so many processes.",
+            help="Run on this many processes, as an MPI job.",
         ),
         click.option(
-            "--output", type=click.Path(), help="Folder of the frame cache; named after the scene."
+            "--output",
+            type=click.Path(),
+            help="Write frames into this folder; by default one named after the scene.",
         ),
         click.option(
             "--frames",
             metavar="N|A-B",
-            help="N frames from the start frame on, which is the start state, or frames A to B.",
+            help="Write N frames, the start state included, or frames A to B.",
         ),
     ):
         function = option(function)
@@ -75,17 +79,15 @@ def run_options(function: Function) -> Function:
 def command(file: Path, *, ranks: int, as_json: bool, output: str | None, **values: Any) -> int:
     """Run a Solver Setup or a Loki Graph and write its frames.
 
-    Ctrl-C stops at the end of the running Task and leaves whole frames and a checkpoint;
-    --resume continues, bit for bit on the same number of ranks.
+    Ctrl-C stops the run after the present Task, and leaves whole frames and a checkpoint.
+    --resume continues it, bit for bit on the same number of ranks.
     """
     from loki_vfx.bridges.standalone.run_request import RunRequest
 
-    folder = output or file.name.removesuffix(".json").removesuffix(".loki")
-    if folder == str(file):
-        folder += "_cache"
-    return perform(
-        RunRequest(output=folder, file=str(file), **values), ranks=ranks, as_json=as_json
-    )
+    name = file.name.removesuffix(".json").removesuffix(".loki")
+    folder = output or (f"{name}_cache" if name == file.name else name)
+    request = RunRequest(output=folder, file=str(file), **values)
+    return perform(request, ranks=ranks, as_json=as_json)
 
 
 def perform(request: RunRequest, *, ranks: int, as_json: bool) -> int:

@@ -40,6 +40,7 @@ class RunReport:
         self._comm = comm
         self._listener = listener
         self._log: Any = None
+        self._unlogged: list[str] = []  # what was told before there was a log
         self._warnings_told = 0
         self._compiling_told = False
         self._recent: list[float] = []
@@ -54,6 +55,8 @@ class RunReport:
         """Write events into the folder's log from now on."""
         if self._comm.rank == 0:
             self._log = (folder / LOG_NAME).open("a", encoding="utf-8")
+            self._write_log("".join(self._unlogged))
+            self._unlogged.clear()
 
     def close(self) -> None:
         """Close the log."""
@@ -65,8 +68,11 @@ class RunReport:
         if self._comm.rank != 0:
             return
         message: Event = {"event": event, **values}
-        if self._log is not None:
-            self._write_log(json.dumps(message, allow_nan=False) + "\n")
+        line = json.dumps(message, allow_nan=False) + "\n"
+        if self._log is None:
+            self._unlogged.append(line)
+        else:
+            self._write_log(line)
         if self._listener is not None:
             self._listener(message)
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import ExitStack
 from hashlib import sha256
 from pathlib import Path
 from time import perf_counter
@@ -140,6 +141,8 @@ class Runner:
         self._conductor = conductor
         self._take_scene(setup, inputs, document, after)
         self._cancelled = False
+        self._held = ExitStack()
+        self._is_held = False
 
     def _take_scene(
         self,
@@ -171,38 +174,48 @@ class Runner:
             DivergenceError: A substep stayed bad; the last good frame and a checkpoint are there.
             LokiError: The setup, the inputs or the folder cannot be used.
         """
-        with FolderLock(self.output, enabled=self.comm.rank == 0):
+        with ExitStack() as self._held:
+            if (self.output / "manifest.json").exists():
+                self._hold_folder()
             try:
                 self._run()
             finally:
                 self._sink.close()
                 self.report.close()
 
+    def _hold_folder(self) -> None:
+        """Make the folder where there is none, and let no other run write into it."""
+        if self.comm.rank == 0 and not self._is_held:
+            self._held.enter_context(FolderLock(self.output))
+            self._is_held = True
+
     def _run(self) -> None:
         start = perf_counter()
         resumed = self._trail.find(before=self.rewind) if self.resume else None
         if self._conductor is not None and resumed is not None:
             self._take_changes(self._conductor.changes_until(resumed.frame))
-        if self.rewind is None:
-            self._open_output(resumed)
+        self._sink.check(self._manifest())
         self.report.compile_ahead(self.setup)
         solver = self.solver = self._make_solver()
         if not solver.objects:
-            reasons = "; ".join(f"{one.path}: {one.reason}" for one in solver.inactive)
+            idle = {one.path: one.reason for one in solver.inactive}
+            own = [path for path in self.setup.objects_below("") if path in idle]
+            reasons = "; ".join(f"{path}: {idle[path]}" for path in own or idle)
             raise InputError(
                 f"{self.setup.name} has nothing to simulate: no Object is active ({reasons}); "
                 "give the streams with --input NAME=PATH"
             )
         if resumed is not None:
             self._restore(solver, resumed)
-        if self.rewind is not None:  # only now is it sure that new frames will follow
-            self._open_output(resumed)
+        # The nodes after the solver are asked too: only then is it sure that frames will follow.
+        begin = self._streams(solver) if resumed is None else None
+        self._open_output(resumed)
         self.report.watch_task("ingestion")
         self._tell_start(solver, resumed)
         if self._cancelled:
             solver.cancel()
         first_done = solver.frame
-        solver = self._advance(solver, wrote_start=resumed is not None)
+        solver = self._advance(solver, begin)
         self.report.tell(
             "finished",
             frames=max(0, solver.frame - first_done + (resumed is None)),
@@ -229,11 +242,14 @@ class Runner:
         self.report.take_solver(solver)
         return solver
 
-    def _advance(self, solver: Solver, *, wrote_start: bool) -> Solver:
-        """Compute all frames; return the Solver, which changes on the way may have replaced."""
+    def _advance(self, solver: Solver, begin: dict[str, Any] | None) -> Solver:
+        """Compute all frames; return the Solver, which changes on the way may have replaced.
+
+        `begin` are the streams of the start frame, none where a checkpoint was resumed.
+        """
         try:
-            if not wrote_start:
-                self._write_frame(solver)
+            if begin is not None:
+                self._write_frame(solver, begin)
             while solver.frame < self.last_frame:
                 solver = self._follow_orders(solver)
                 self.report.begin_frame(solver)
@@ -332,6 +348,7 @@ class Runner:
         )
 
     def _open_output(self, resumed: Resumed | None) -> None:
+        self._hold_folder()
         self._sink.open(self._manifest())
         self.report.open_log(self.output)
         if resumed is None or resumed.setup_hash == self.digest or self.rewind is not None:
@@ -346,9 +363,10 @@ class Runner:
 
     def _end_frame(self) -> None:
         assert self.solver is not None
-        self._write_frame(self.solver)
+        wanted = self.first_frame <= self.solver.frame <= self.last_frame
+        self._write_frame(self.solver, self._streams(self.solver) if wanted else {})
 
-    def _write_frame(self, solver: Solver) -> None:
+    def _write_frame(self, solver: Solver, streams: dict[str, Any]) -> None:
         """Write the present state as a frame, if it is one of those asked for, and tell it."""
         frame, counts, timeline = solver.frame, solver.counts(), solver.timeline
         if self.first_frame <= frame <= self.last_frame:
@@ -365,7 +383,7 @@ class Runner:
             accounts = solver.accounts()
             if accounts:
                 statistics["liquids"] = accounts
-            self._sink.write(frame, self._streams(solver), statistics)
+            self._sink.write(frame, streams, statistics)
         self.report.tell_warnings(solver)
         self.report.tell_frame(solver, counts, (self.first_frame, self.last_frame))
         self.report.tell_statistics(solver)

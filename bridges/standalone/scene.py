@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from loki_core.behavior import Behavior
-from loki_core.errors import InputError
+from loki_core.errors import InputError, SetupError, did_you_mean
 from loki_core.parameter import Parameter
 from loki_core.solver_setup import SolverSetup
+from loki_core.wording import noun
 from loki_vfx.bridges.standalone.failures import UsageError
 from loki_vfx.bridges.standalone.gallery import example_of_file, find_example
 from loki_vfx.bridges.standalone.input_files import Input, read_inputs
@@ -48,6 +49,8 @@ class Scene:
         document: What the cache says it is of: a graph's document, or None for the setup's.
         after: Turns a frame's Objects into what is written; None writes the Objects.
         description: Of the graph around the Solver Setup, for people; empty without one.
+        missing: Inputs that the graph around the Solver Setup needs and that are not given, each
+            with the streams of the Solver Setup that need it.
     """
 
     setup: SolverSetup
@@ -56,6 +59,7 @@ class Scene:
     document: dict[str, Any] | None = None
     after: AfterSolver | None = None
     description: str = ""
+    missing: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 def load_scene(
@@ -64,21 +68,61 @@ def load_scene(
     inputs: Sequence[str] = (),
     changes: Sequence[str] = (),
     extensions: Sequence[str] = (),
+    stand_in: bool = False,
 ) -> Scene:
     """Read a Solver Setup or Loki Graph file and its input streams.
 
-    A Solver Setup of the gallery has the gallery's streams, where none are given.
+    A Solver Setup of the gallery has the gallery's streams, where none are given. With `stand_in`
+    a graph may lack inputs: the scene then has no streams where they lead to.
 
     Raises:
         LokiError: A file, an input or a change is not valid.
     """
     load_all_extensions(extensions)
     document, given = read_document(file, changes), read_inputs(inputs)
+    refuse_unknown_inputs(document, given)
+    scene = scene_of_file(file, document, given, stand_in=stand_in)
+    if scene.missing and not stand_in:
+        options = " ".join(f"--input {name}=PATH" for name in scene.missing)
+        which = " and ".join(f'"{name}"' for name in scene.missing)
+        raise InputError(
+            f"{file} needs the {noun(len(scene.missing), 'input')} {which}; add {options}"
+        )
+    return scene
+
+
+def scene_of_file(
+    file: Path, document: SolverSetup | Graph, inputs: Mapping[str, Input], *, stand_in: bool
+) -> Scene:
+    """Return the scene of what a file holds, with the gallery's streams if it is of the gallery."""
     name = example_of_file(file)
     if name is not None and isinstance(document, SolverSetup):
         scene = build_example(name, {})
-        return replace(scene, setup=document, inputs=scene.inputs | given)
-    return make_scene(document, given, folder=file.parent)
+        return replace(scene, setup=document, inputs={**scene.inputs, **inputs})
+    return make_scene(document, inputs, folder=file.parent, stand_in=stand_in)
+
+
+def refuse_unknown_inputs(document: SolverSetup | Graph, inputs: Iterable[str]) -> None:
+    """Refuse names that no part of a document asks for; a disabled part counts as well.
+
+    Raises:
+        InputError: There is such a name; the message has the nearest one.
+    """
+    known = input_names(document)
+    for name in inputs:
+        if name not in known:
+            raise InputError(
+                f'{document.name} has no input "{name[:80]}"{did_you_mean(name, known)}'
+            )
+
+
+def input_names(document: SolverSetup | Graph) -> set[str]:
+    """Return the names of all inputs that a document knows, enabled or not."""
+    if isinstance(document, SolverSetup):
+        return {stream.name for stream in document.all_streams()}
+    from loki_vfx.bridges.standalone.graph_scene import host_input_names
+
+    return set(host_input_names(document).values())
 
 
 def build_example(name: str, options: Mapping[str, Any]) -> Scene:
@@ -106,6 +150,7 @@ def make_scene(
     *,
     folder: Path,
     confined: bool = False,
+    stand_in: bool = False,
 ) -> Scene:
     """Return the scene of a document and its streams.
 
@@ -115,7 +160,7 @@ def make_scene(
         return Scene(document, dict(inputs))
     from loki_vfx.bridges.standalone.graph_scene import graph_scene
 
-    return graph_scene(document, inputs, folder=folder, confined=confined)
+    return graph_scene(document, inputs, folder=folder, confined=confined, stand_in=stand_in)
 
 
 def load_all_extensions(extensions: Sequence[str]) -> None:
@@ -141,6 +186,8 @@ def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
             )
         path, _, name = target.rpartition(".")
         declared = _declared(setup, path).get(name)
+        if declared is None and not path and name != "enabled":
+            raise SetupError(f'{setup.name} has no setting "{name}"{_hint(setup, name)}')
         if declared is None:  # a switch, or a mistake that `set` has words for
             setup = setup.set(target, value)
             continue
@@ -149,6 +196,15 @@ def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
     for path, values in together.items():
         setup = setup.replace(path, **values)
     return setup
+
+
+def _hint(setup: SolverSetup, name: str) -> str:
+    """Return where a plain name may have been meant: in a Behavior, or as a setting."""
+    holders = [path for path, one in setup.behaviors() if name in one.parameters()]
+    if holders:
+        return f'; did you mean "{holders[0]}.{name}"?'
+    hint = did_you_mean(name, setup.settings.parameters())
+    return f"{hint}; a parameter is written Group/Behavior.parameter"
 
 
 def _declared(setup: SolverSetup, path: str) -> Mapping[str, Parameter]:
@@ -169,7 +225,7 @@ def frame_range(text: str | None, setup: SolverSetup, *, suggested: int) -> tupl
     text = text.strip()
     if text.isascii() and text.isdigit():
         if not 0 < int(text) <= 10_000_000:
-            raise UsageError(f'--frames "{text}": expected at least 1 frame')
+            raise UsageError(f'--frames "{text}": expected 1 to 10,000,000 frames')
         return start, start + int(text) - 1
     match = _RANGE.fullmatch(text)
     if match is None:

@@ -11,38 +11,55 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 
 @click.command("serve")
-@click.option("--root", type=click.Path(), help="Folder of the runs; LOKI_RUNS or ~/loki_runs.")
+@click.option(
+    "--root",
+    type=click.Path(),
+    help="Keep runs in this folder; LOKI_RUNS or ~/loki_runs by default.",
+)
 @click.option(
     "--listen",
     default="",
     metavar="tcp://HOST:PORT",
-    help="Listen there too; * is any free port. Other machines need --keys.",
+    help="Listen at this address too; port * is any free one. Other machines need --keys.",
 )
-@click.option("--keys", type=click.Path(), help="Folder of keys: see `wtloki keys`.")
-@click.option("--token-file", type=click.Path(), help="Token for tcp on this machine; made if new.")
+@click.option(
+    "--keys",
+    type=click.Path(),
+    help="Let in the users whose keys are in this folder: see `wtloki keys`.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(),
+    help="Ask for the token in this file at tcp on this machine; make the file if there is none.",
+)
 @click.option(
     "--ranks",
     type=click.IntRange(1, 65_536),
     default=1,
     show_default=True,
-    help="Processes of each run that does not say how many.",
+    help="Run on this many processes, unless a run asks for another number.",
 )
 @click.option(
     "--runs-at-once",
     type=click.IntRange(1, 1000),
     default=1,
     show_default=True,
-    help="Runs side by side; more are queued.",
+    help="Run this many at a time, and queue the rest.",
 )
 @click.option(
-    "--most-ranks", type=click.IntRange(0, 65_536), default=0, help="That a run may ask for."
+    "--most-ranks",
+    type=click.IntRange(0, 65_536),
+    default=0,
+    help="Give a run at most this many processes; 0 sets no limit.",
 )
-@click.option("--memory-limit", type=float, metavar="GB", help="Of all runs together.")
+@click.option(
+    "--memory-limit", type=float, metavar="GB", help="Limit the memory of all runs together."
+)
 @click.option(
     "--end-when-idle",
     type=click.FloatRange(0.0, 1e9),
     metavar="SECONDS",
-    help="End after so long without clients and work; the exit code is 1 if a run did not finish.",
+    help="End after so long without clients and work, with exit code 1 if a run is unfinished.",
 )
 @click.option(
     "--stall-timeout",
@@ -50,21 +67,21 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
     default=3600.0,
     show_default=True,
     metavar="SECONDS",
-    help="Restart a solver that begins no Task for so long; 0 never.",
+    help="Restart a solver after so long without a new Task; 0 never does.",
 )
 @click.option(
     "--restarts",
     type=click.IntRange(1, 100_000),
     default=6,
     show_default=True,
-    help="Ends of a solver without a new frame after which a run has failed.",
+    help="Give a run up after this many ends of its solver without a new frame.",
 )
 @click.option(
     "--fewer-ranks-after",
     type=click.IntRange(1, 100_000),
     default=3,
     show_default=True,
-    help="Such ends after which half the ranks are used.",
+    help="Halve the ranks after this many such ends.",
 )
 @machine_options
 def command(
@@ -83,11 +100,11 @@ def command(
     fewer_ranks_after: int,
     as_json: bool,
 ) -> int:
-    """Serve hosts and command lines: run what they submit, each run in a folder of the root.
+    """Serve hosts: run their scenes, each in a folder of the root, and send frames back.
 
-    The server computes nothing itself: it starts the solver, alone or on several ranks, sends
-    its frames, and starts it again from the last checkpoint when it was killed. Runs that an
-    earlier server left go on. Ctrl-C ends it; its runs stop with checkpoints.
+    The server computes nothing itself: it starts the solver, alone or on several ranks, and
+    starts it again from the last checkpoint after a kill. Runs of an earlier server go on.
+    Ctrl-C ends the server and stops its runs with checkpoints.
     """
     from loki_vfx.bridges.live.front_desk import DeskSettings
     from loki_vfx.bridges.live.local_server import default_root

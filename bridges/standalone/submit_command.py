@@ -34,7 +34,7 @@ def job_options(function: Function) -> Function:
             type=click.Choice(["slurm"]),
             default="slurm",
             show_default=True,
-            help="Whom to submit to; --print serves all others.",
+            help="Submit to this batch system; --print serves all others.",
         ),
         click.option(
             "--print",
@@ -47,10 +47,10 @@ def job_options(function: Function) -> Function:
             "options",
             multiple=True,
             metavar='"--OPTION=VALUE"',
-            help="A further option of sbatch, such as --constraint=skylake; may be repeated.",
+            help="Pass an option to sbatch, such as --constraint=skylake; may be repeated.",
         ),
         click.option(
-            "--requeue", is_flag=True, help="Queue the job again when it was stopped on the way."
+            "--requeue", is_flag=True, help="Queue the job again if it stops before its end."
         ),
         click.option(
             "--stop-before",
@@ -58,34 +58,40 @@ def job_options(function: Function) -> Function:
             default=120,
             show_default=True,
             metavar="SECONDS",
-            help="Stop with a checkpoint so long before the time limit.",
+            help="Stop with a checkpoint this long before the time limit.",
         ),
-        click.option("--account", help="Who pays."),
-        click.option("--partition", help="Where the job runs."),
-        click.option("--memory", metavar="SIZE", help="Of each node, such as 64G."),
-        click.option("--time", metavar="LIMIT", help="Minutes, h:m:s or d-h:m:s."),
+        click.option("--account", help="Charge the job to this account."),
+        click.option("--partition", help="Run in this partition."),
+        click.option(
+            "--memory", metavar="SIZE", help="Ask for this much memory on each node, such as 64G."
+        ),
+        click.option(
+            "--time", metavar="LIMIT", help="Limit the time of the job: minutes, h:m:s or d-h:m:s."
+        ),
         click.option(
             "--threads",
             type=click.IntRange(1, 4096),
             default=1,
             show_default=True,
-            help="Cores and threads of each rank.",
+            help="Use this many cores and threads for each rank.",
         ),
         click.option(
             "--nodes",
             type=click.IntRange(1, 65_536),
             default=1,
             show_default=True,
-            help="Machines that the ranks are shared out among.",
+            help="Share the ranks out among this many machines.",
         ),
         click.option(
             "--ranks",
             type=click.IntRange(1, 65_536),
             default=1,
             show_default=True,
-            help="Processes of the MPI job.",
+            help="Run on this many processes, as an MPI job.",
         ),
-        click.option("--name", help="Of the run and the job; named after the file by default."),
+        click.option(
+            "--name", help="Give the run and the job this name; by default that of the file."
+        ),
     ):
         function = option(function)
     return function
@@ -97,22 +103,22 @@ def job_options(function: Function) -> Function:
 @click.option(
     "--frames",
     metavar="N|A-B",
-    help="N frames from the start frame on, which is the start state, or frames A to B.",
+    help="Write N frames, the start state included, or frames A to B.",
 )
-@click.option("--output", type=click.Path(), help="The job folder; NAME_job by default.")
-@click.option("--resume", is_flag=True, help="Go on with the run of a job folder.")
-@click.option("--overwrite", is_flag=True, help="Replace the run of a job folder.")
+@click.option("--output", type=click.Path(), help="Make the job folder here; NAME_job by default.")
+@click.option("--resume", is_flag=True, help="Continue the run of the job folder.")
+@click.option("--overwrite", is_flag=True, help="Replace the run of the job folder.")
 @click.option(
     "--checkpoint-every",
     type=click.IntRange(0, 1_000_000),
-    help="Frames between checkpoints; the setup's own by default, 0 for none.",
+    help="Write a checkpoint every so many frames; 0 writes none. By default as the setup says.",
 )
 @click.option(
     "--keep-checkpoints",
     type=click.IntRange(1, 10_000),
     default=3,
     show_default=True,
-    help="How many of the last checkpoints stay.",
+    help="Keep this many of the last checkpoints.",
 )
 @job_options
 @machine_options
@@ -130,9 +136,9 @@ def command(
 ) -> int:
     """Check a scene, make a job folder for it, and submit it to Slurm.
 
-    The job starts a supervisor that starts the ranks, and starts them again from the last
-    checkpoint when they are killed. Before its time limit it stops the run with a checkpoint;
-    the same job submitted again, or --requeue, goes on. Everything is in the job folder: the
+    The job starts a supervisor, which starts the ranks, and starts them again from the last
+    checkpoint after a kill. Before its time limit the job stops the run with a checkpoint;
+    --requeue, or submitting the job again, continues it. The job folder holds everything: the
     script job.sh, the log, and the frames in NAME/cache.
     """
     from loki_vfx.bridges.live.local_server import wtloki_command

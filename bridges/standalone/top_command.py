@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 
 
 @click.command("top")
-@click.option("--root", type=click.Path(), help="Folder of the runs; LOKI_RUNS or ~/loki_runs.")
 @click.option(
-    "--endpoint", metavar="tcp://HOST:PORT", help="A server on another machine, instead of --root."
+    "--root",
+    type=click.Path(),
+    help="Show the server of this folder; LOKI_RUNS or ~/loki_runs by default.",
 )
-@click.option("--keys", type=click.Path(), help="Folder of keys for such a server.")
-@click.option("--token-file", type=click.Path(), help="Token of a server at tcp on this machine.")
+@click.option("--endpoint", metavar="tcp://HOST:PORT", help="Show a server on another machine.")
+@click.option("--keys", type=click.Path(), help="Connect with the keys in this folder.")
+@click.option(
+    "--token-file",
+    type=click.Path(),
+    help="Connect with the token in this file, at tcp on this machine.",
+)
 @click.option("--once", is_flag=True, help="Show one table and end.")
 @click.option(
     "--interval",
@@ -31,7 +37,7 @@ if TYPE_CHECKING:
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="Between two looks.",
+    help="Look again after this time.",
 )
 @machine_options
 def command(
@@ -46,7 +52,7 @@ def command(
 ) -> int:
     """Show the runs of a server: state, frames, time left, ranks, memory, Stages, balance.
 
-    Goes on until Ctrl-C, or until the server ends. No server is started, and none is kept
+    The table goes on until Ctrl-C or the end of the server. It starts no server, and keeps none
     from ending.
     """
     from loki_vfx.bridges.live.local_server import default_root

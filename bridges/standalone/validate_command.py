@@ -26,7 +26,7 @@ EXIT_FAILED, EXIT_ERROR = 1, 2
     "--plot",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="FOLDER",
-    help="Write FOLDER/NAME.png for each case that has something to draw.",
+    help="Write a plot of each case, FOLDER/NAME.png.",
 )
 @click.option("--list", "only_list", is_flag=True, help="List the cases.")
 @machine_options

@@ -16,6 +16,7 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from loki_core.wording import counted
 from loki_vfx.bridges.standalone.failures import UsageError
 
 MOST_DRAWS = 1000  # for one variant that is none of those before
@@ -177,7 +178,8 @@ def random_values(
                 break
         else:
             raise UsageError(
-                f"only {len(rows)} different variants were drawn; --random {count} needs wider "
+                f"only {counted(len(rows), 'different variant')} could be drawn; --random "
+                f"{count} needs wider "
                 "ranges, or longer lists"
             )
         rows[row] = None
@@ -208,7 +210,9 @@ def _refuse_spans(variations: Iterable[Variation]) -> None:
 
 def _check_count(count: int) -> None:
     if count > MAX_VARIANTS:
-        raise UsageError(f"the wedge has {count:,} variants; at most {MAX_VARIANTS:,} are made")
+        raise UsageError(
+            f"the wedge has {counted(count, 'variant')}; at most {MAX_VARIANTS:,} are made"
+        )
 
 
 def _numbered(variations: Sequence[Variation], rows: Iterable[tuple[str, ...]]) -> list[Variant]:

@@ -36,10 +36,10 @@ def wedge_options(function: Function) -> Function:
         click.option(
             "--collect",
             is_flag=True,
-            help="Run nothing; write the table and the contact sheet of what is there.",
+            help="Run nothing; write the table and the contact sheet of the frames on disk.",
         ),
         click.option(
-            "--only", type=click.IntRange(1), metavar="INDEX", help="Run this variant and no other."
+            "--only", type=click.IntRange(1), metavar="INDEX", help="Run this variant alone."
         ),
         click.option(
             "--list",
@@ -49,7 +49,11 @@ def wedge_options(function: Function) -> Function:
             help="List the variants and their commands; write and run nothing.",
         ),
         click.option(
-            "--seed", type=int, default=0, show_default=True, help="Of what --random draws."
+            "--seed",
+            type=int,
+            default=0,
+            show_default=True,
+            help="Draw other variants with another seed.",
         ),
         click.option(
             "--random",
@@ -61,15 +65,15 @@ def wedge_options(function: Function) -> Function:
         click.option(
             "--together",
             is_flag=True,
-            help="Pair first values with first values, second with second; not all with all.",
+            help="Pair first values with first, second with second, instead of all with all.",
         ),
         click.option(
             "--vary",
             "varied",
             multiple=True,
             metavar='"Group/Behavior.parameter=a,b,c"',
-            help="Values of a parameter or a setting, or a range a..b to draw from; may be "
-            "repeated.",
+            help="Vary a parameter, a setting or an exposed name: over values a,b,c, or over a "
+            "range a..b with --random; may be repeated.",
         ),
     ):
         function = option(function)
@@ -84,42 +88,46 @@ def variant_run_options(function: Function) -> Function:
             type=click.IntRange(1, 10_000),
             default=3,
             show_default=True,
-            help="How many of the last checkpoints of each variant stay.",
+            help="Keep this many of the last checkpoints of each variant.",
         ),
         click.option(
             "--checkpoint-every",
             type=click.IntRange(0, 1_000_000),
-            help="Frames between checkpoints, as in wtloki run.",
+            help="Write a checkpoint every so many frames, as wtloki run does.",
         ),
         click.option(
-            "--overwrite", is_flag=True, help="Replace variants that hold another simulation."
+            "--overwrite",
+            is_flag=True,
+            help="Replace other simulations in the folders of variants.",
         ),
         click.option(
             "--threads",
             type=click.IntRange(1, 4096),
-            help="Threads of each rank; the cores are shared out among the jobs by default.",
+            help="Use this many threads on each rank; by default jobs share all cores.",
         ),
         click.option(
             "--ranks",
             type=click.IntRange(1, 65_536),
             default=1,
             show_default=True,
-            help="Processes of each run.",
+            help="Run each variant on this many processes.",
         ),
         click.option(
             "--jobs",
             type=click.IntRange(1, 1024),
             default=1,
             show_default=True,
-            help="Runs at a time.",
+            help="Run this many variants at a time.",
         ),
         click.option(
-            "--output", type=click.Path(), help="Folder of the wedge; SCENE_wedge by default."
+            "--output",
+            type=click.Path(),
+            help="Write variants into this folder; SCENE_wedge by default.",
         ),
         click.option(
             "--frames",
             metavar="N|A-B",
-            help="N frames from the start frame on, which is the start state, or frames A to B.",
+            help="Write N frames, the start state included, or frames A to B.",
         ),
     ):
         function = option(function)
@@ -131,11 +139,17 @@ def sheet_options(function: Function) -> Function:
     for option in (
         click.option("--sheet/--no-sheet", default=True, help="Write the contact sheet."),
         click.option(
-            "--tile", metavar="WxH", default="480x360", show_default=True, help="In pixels."
+            "--tile",
+            metavar="WxH",
+            default="480x360",
+            show_default=True,
+            help="Draw pictures of this size on the contact sheet [pixels].",
         ),
-        click.option("--color", metavar="CHANNEL", help="Colour by a channel, as wtloki preview."),
         click.option(
-            "--frame", type=int, help="The frame on the contact sheet; the last by default."
+            "--color", metavar="CHANNEL", help="Colour by a channel, as wtloki preview does."
+        ),
+        click.option(
+            "--frame", type=int, help="Show this frame on the contact sheet; the last by default."
         ),
     ):
         function = option(function)
@@ -173,9 +187,9 @@ def command(
 ) -> int:
     """Run a scene once for every combination of some values.
 
-    Each variant runs in a process and a folder of its own, wedge_0001 and so on; one that fails
-    does not stop the others. Called again, complete variants are skipped and others go on. At the
-    end there is a table of costs and a contact sheet. The exit code is 1 if a variant failed.
+    Each variant runs in a process and a folder of its own, wedge_0001 and so on; the failure of
+    one stops no other. A second call skips complete variants and continues the rest. A table of
+    costs and a contact sheet come at the end. The exit code is 1 if a variant failed.
     """
     from loki_core.operating_system import core_count
     from loki_vfx.bridges.standalone.job_folder import absolute_request

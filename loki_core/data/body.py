@@ -14,6 +14,7 @@ import numpy.typing as npt
 from loki_core.data.channels import Array
 from loki_core.data.mesh import Finding, Mesh, as_indices, check_edges, check_indices, unique_edges
 from loki_core.data.surface import Surface
+from loki_core.wording import counted
 
 FACES = np.array([[0, 2, 1], [0, 1, 3], [0, 3, 2], [1, 2, 3]])  # counter-clockwise from outside
 EDGES = np.array([[0, 1], [0, 2], [0, 3], [1, 2], [1, 3], [2, 3]])
@@ -82,7 +83,8 @@ class Body(Mesh):
                 findings.append(
                     (
                         "error",
-                        f"{label} has {int(found.sum())} {words} tetrahedra, the first is "
+                        f"{label} has {counted(int(found.sum()), f'{words} tetrahedron')}, the "
+                        "first is "
                         f"{int(np.argmax(found))} of volume {volumes[np.argmax(found)]:.6g} m^3; "
                         "expected positive volumes: swap two of its points or mesh again",
                     )
@@ -91,7 +93,10 @@ class Body(Mesh):
         used[self.tetrahedra] = True
         if not used.all():
             findings.append(
-                ("warning", f"{label} has {int((~used).sum())} points that no tetrahedron uses")
+                (
+                    "warning",
+                    f"{label} has {counted(int((~used).sum()), 'point')} that no tetrahedron uses",
+                )
             )
         pairs = self.boundary_faces()[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2)
         edges, counts = unique_edges(pairs, self.point_count)
@@ -100,7 +105,8 @@ class Body(Mesh):
             findings.append(
                 (
                     "warning",
-                    f"{label} has {int((counts > 2).sum())} non-manifold edges on its boundary; "
+                    f"{label} has {counted(int((counts > 2).sum()), 'non-manifold edge')} on "
+                    "its boundary; "
                     f"the first joins points {pair[0]} and {pair[1]}",
                 )
             )

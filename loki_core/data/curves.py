@@ -22,6 +22,7 @@ from loki_core.data.mesh import (
     concatenated_offsets,
 )
 from loki_core.errors import InputError
+from loki_core.wording import counted
 
 
 class Curves(Mesh):
@@ -101,7 +102,8 @@ class Curves(Mesh):
             i = int(np.argmax(short))
             size = int(self.offsets[i + 1] - self.offsets[i])
             raise InputError(
-                f"{label}: curve {i} has {size} points ({int(short.sum())} such curves); "
+                f"{label}: curve {i} has {counted(int(size), 'point')} "
+                f"({counted(int(short.sum()), 'such curve')}); "
                 "expected at least 2: remove it or make it longer"
             )
 

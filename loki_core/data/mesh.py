@@ -15,10 +15,12 @@ import numpy.typing as npt
 
 from loki_core.data.channels import LOCATIONS, Array, ChannelTable, motion_channels
 from loki_core.errors import FormatError, InputError, did_you_mean
+from loki_core.wording import counted
 
 Finding = tuple[str, str]
 """A severity, "error" or "warning", and a message."""
 
+LARGEST_POSITION = 1.0e15  # metres; single precision and squares of lengths go that far
 SMALLEST_EXTENT, LARGEST_EXTENT = 1.0e-4, 1.0e4  # metres; outside, the unit is probably wrong
 
 STREAM_TYPES = {
@@ -197,13 +199,14 @@ class Mesh:
     def validate(self, label: str) -> None:
         """Raise InputError that names stream, attribute, index, what was found and expected."""
         self.check_structure(label)
-        bad = ~np.isfinite(self.positions).all(axis=1)
+        bad = ~(np.abs(self.positions) <= LARGEST_POSITION).all(axis=1)
         if bad.any():
             i = int(np.argmax(bad))
             raise InputError(
                 f"{label}.positions[{i}] = {self.positions[i].tolist()} m "
-                f"({int(bad.sum())} of {self.point_count} points); expected finite numbers: "
-                "remove or repair these points before they reach the solver"
+                f"({int(bad.sum())} of {self.point_count} points); expected finite numbers up to "
+                f"{LARGEST_POSITION:g} m: remove or repair these points before they reach the "
+                "solver"
             )
         self._check_primitives(label)
 
@@ -362,7 +365,8 @@ def check_points(positions: Array, label: str) -> list[Finding]:
         findings.append(
             (
                 "warning",
-                f"{label} has {duplicates.size} points at the place of another one, the first is "
+                f"{label} has {counted(duplicates.size, 'point')} at the place of another one, "
+                "the first is "
                 f"positions[{int(duplicates.min())}]: fuse or remove them",
             )
         )
@@ -393,7 +397,8 @@ def check_edges(positions: Array, edges: Array, label: str) -> list[Finding]:
     return [
         (
             "error",
-            f"{label} has {zero.size} edges of zero length, the first joins points {pair[0]} and "
+            f"{label} has {counted(zero.size, 'edge')} of zero length, the first joins points "
+            f"{pair[0]} and "
             f"{pair[1]}: fuse these points",
         )
     ]

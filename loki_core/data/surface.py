@@ -24,6 +24,7 @@ from loki_core.data.mesh import (
     unique_edges,
 )
 from loki_core.errors import InputError
+from loki_core.wording import counted
 
 FLAT = 1.0e-10  # a face is degenerate when its area is below this part of its longest edge squared
 
@@ -141,20 +142,22 @@ class Surface(Mesh):
             findings.append(
                 (
                     "warning",
-                    f"{label} has {int(flat.sum())} faces without area, the first is face "
+                    f"{label} has {counted(int(flat.sum()), 'face')} without area, the first is "
+                    "face "
                     f"{int(np.argmax(flat))}: remove or repair them",
                 )
             )
-        for found, words in (
-            (counts == 1, "boundary edges: it is open, so it has no inside"),
-            (counts > 2, "edges with more than two faces (non-manifold)"),
+        for found, word, meaning in (
+            (counts == 1, "boundary edge", ": it is open, so it has no inside"),
+            (counts > 2, "edge", " with more than two faces (non-manifold)"),
         ):
             if found.any():
                 pair = edges[int(np.argmax(found))].tolist()
                 findings.append(
                     (
                         "warning",
-                        f"{label} has {int(found.sum())} {words}; the first joins points "
+                        f"{label} has {counted(int(found.sum()), word)}{meaning}; the first "
+                        "joins points "
                         f"{pair[0]} and {pair[1]}",
                     )
                 )

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from loki_core.data.channels import Array
 from loki_core.data.mesh import Finding, Mesh, as_indices, check_edges, check_indices, unique_edges
+from loki_core.wording import counted
 
 
 class Wireframe(Mesh):
@@ -50,7 +51,8 @@ class Wireframe(Mesh):
             findings.append(
                 (
                     "warning",
-                    f"{label} has {int((counts - 1).sum())} edges more than once, the first joins "
+                    f"{label} has {counted(int((counts - 1).sum()), 'edge')} more than once, "
+                    "the first joins "
                     f"points {pair[0]} and {pair[1]}: it would act twice",
                 )
             )

@@ -217,7 +217,7 @@ def _numba() -> Any:
     except ImportError as error:
         raise ImportError(
             "running a simulation needs numba, which is not installed in this Python; "
-            "`pip install loki-vfx` brings it, or run the solver in another process with wtloki"
+            "install it (pip install numba), or run the solver in another process with wtloki"
         ) from error
     _preload_tbb()
     return numba

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from loki_core.behavior import parameter
+from loki_core.errors import InputError
 from loki_graph.node import Node, Values
-from loki_graph.sockets import SOCKET_TYPES, Socket
+from loki_graph.sockets import SOCKET_TYPES, Socket, fits
 
 if TYPE_CHECKING:
     from loki_graph.evaluate import Context
@@ -40,4 +41,8 @@ class HostInput(Node):
     def evaluate(self, context: Context, inputs: Values) -> Values:
         """Return the host's stream."""
         name = self.stream_name(context.name)
-        return {"out": context.host.stream(name, context.whole_frame, place=context.place)}
+        stream = context.host.stream(name, context.whole_frame, place=context.place)
+        given = getattr(stream, "type_name", type(stream).__name__)
+        if not fits(given, self.type):
+            raise InputError(f'input "{name}" holds {given}; expected {self.type}')
+        return {"out": stream}

@@ -76,7 +76,5 @@ def _pyvista() -> Any:
     try:
         import pyvista
     except ImportError as error:
-        raise InputError(
-            'surfaces of volumes need pyvista: pip install "loki-vfx[preview]"'
-        ) from error
+        raise InputError("surfaces of volumes need pyvista: pip install pyvista") from error
     return pyvista

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent.parent
+#: What `make wheel` says to `python -m build`, before the folder.
+BUILD = "--wheel --no-isolation --outdir"
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +23,8 @@ def installed(tmp_path_factory):
     source = folder / "source"
     unwanted = shutil.ignore_patterns(".*", "*.egg-info", "__pycache__", "build", "dist", "output")
     shutil.copytree(ROOT, source, ignore=unwanted)
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", folder, source], check=True, capture_output=True)
+    command = [sys.executable, "-m", "build", *BUILD.split(), folder, source]
+    subprocess.run(command, check=True, capture_output=True)
     wheel = next(folder.glob("*.whl"))
     target = folder / "site"
     with zipfile.ZipFile(wheel) as archive:
@@ -37,6 +39,24 @@ def _run(installed, *code):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def test_it_is_the_wheel_of_make_and_of_the_manual(installed):
+    assert f"-m build {BUILD} dist\n" in (ROOT / "Makefile").read_text()
+    name = next(installed.parent.glob("*.whl")).name
+    for page in ("README.md", "docs/install.md", "bridges/houdini/FIRST_RUN.md"):
+        assert f"dist/{name}[" in (ROOT / page).read_text(), page
+
+
+def test_its_extras_are_those_of_the_manual(installed):
+    metadata = next(installed.glob("*.dist-info/METADATA")).read_text()
+    known = {
+        line.split()[1] for line in metadata.splitlines() if line.startswith("Provides-Extra:")
+    }
+    table = (ROOT / "docs" / "install.md").read_text().partition("| extra |")[2]
+    rows = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    listed = {name.strip(" `") for row in rows for name in row.split(",")}
+    assert listed == known
 
 
 def test_it_adds_no_generic_import_names(installed):

@@ -227,7 +227,7 @@ def test_two_runs_cannot_write_one_folder(scene: Path) -> None:
         (("--frames", "-4-3"), 4, "start_frame"),
         (("--input", "seeds=seeds.npz"), 2, "twice"),
         (("--input", "wind"), 2, "NAME=PATH"),
-        (("--input", "wind=wind.vdb"), 5, "wind.vdb"),
+        (("--input", "wind=wind.vdb"), 4, "wind.vdb is not there"),
         (("--input", "wind=wind.xyz"), 4, ".xyz"),
         (("--extensions", "nowhere"), 3, "nowhere"),
         (("--no-such-option",), 2, "no-such-option"),

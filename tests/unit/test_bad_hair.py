@@ -145,7 +145,7 @@ REFUSED = {
         {"curves": painted("bending_stiffness_scale", NAN)},
         ["hair|Bending", "stiffness", "[2]", "nan"],
     ),
-    "single vertex": ({"curves": SINGLE}, ["hair", "curve 2", "1 points", "at least 2"]),
+    "single vertex": ({"curves": SINGLE}, ["hair", "curve 2", "1 point ", "at least 2"]),
     "zero radius": ({"curves": painted("radius", 0.0)}, ["Strands.radius", "[2] = 0 m", "1e-09 m"]),
     "negative radius": (
         {"curves": painted("radius", -1e-5)},

@@ -59,7 +59,7 @@ def test_frames_and_objects_are_chosen(cache, tmp_path):
         ({"target": "cache/manifest.json/a.usdc"}, InputError, "cannot be written"),
         ({"target": "cache/manifest.json", "file_format": "vdb"}, InputError, "is a file"),
         ({"target": "f", "file_format": "vdb", "objects": ["Cloth"]}, InputError, "no volume"),
-        ({"cache": "elsewhere"}, FormatError, "elsewhere is no frame cache"),
+        ({"cache": "elsewhere"}, FormatError, "elsewhere is not there"),
     ],
 )
 def test_what_cannot_be_done_is_said_and_leaves_nothing(cache, tmp_path, options, error, words):
@@ -88,7 +88,7 @@ def test_an_object_that_changes_its_type_is_refused(tmp_path):
 
 def test_without_usd_core_the_way_out_is_named(cache, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pxr", None)
-    with pytest.raises(LokiError, match=r"loki-vfx\[usd\]"):
+    with pytest.raises(LokiError, match="pip install usd-core"):
         export_frames(cache, tmp_path / "a.usdc")
 
 
@@ -165,7 +165,7 @@ def test_the_command_tells_of_frames_and_of_what_it_wrote(cache, tmp_path, capsy
     assert run_command([*words, "--overwrite", "--frames", "3"]) == 0
     assert "frames 3 to 3" in capsys.readouterr().out
     assert run_command([*words, "--frames", "many"]) == 2
-    assert run_command(["export", str(tmp_path / "none"), "--to", "a.usda"]) == 5
+    assert run_command(["export", str(tmp_path / "none"), "--to", "a.usda"]) == 4
 
 
 def test_formats_of_the_command_are_those_of_the_function():

@@ -391,7 +391,7 @@ def test_bad_input_is_refused():
     broken = line(5)
     broken[2, 1] = np.nan
     bad(strands(broken), r"positions\[2\]")
-    bad(lk.Curves(np.zeros((1, 3)), [0, 1]), "curve 0 has 1 points")
+    bad(lk.Curves(np.zeros((1, 3)), [0, 1]), "curve 0 has 1 point ")
     bad(lk.Points(line(4)), "Points; curves are expected")
     bad(lambda frame: strands(line(5 if frame < 2 else 6)), "their number may not change")
     bad(

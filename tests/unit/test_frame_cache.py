@@ -87,6 +87,9 @@ def test_missing_frames_and_objects_are_named(tmp_path):
         reader.read(9, HAIR)
     with pytest.raises(InputError, match="did you mean"):
         reader.read(1, HAIR + "s")
+    with pytest.raises(FormatError, match="elsewhere is not there"):
+        FrameCacheReader(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
     with pytest.raises(FormatError, match=r"no manifest\.json"):
         FrameCacheReader(tmp_path / "elsewhere")
 

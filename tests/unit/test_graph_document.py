@@ -85,7 +85,7 @@ def test_files_tell_graphs_from_setups(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"loki": "graf"}')
     with pytest.raises(FormatError, match='"loki" is "graf"; did you mean "graph"'):
         load_document_file(tmp_path / "other.json")
-    with pytest.raises(FormatError, match=r"nothing\.json: cannot be read"):
+    with pytest.raises(FormatError, match=r"nothing\.json is not there"):
         load_document_file(tmp_path / "nothing.json")
 
 
@@ -108,7 +108,9 @@ def test_a_setup_may_be_a_file_beside_the_graph(tmp_path: Path) -> None:
     graph = Graph.from_document(document)
     assert graph.nodes["solver"].is_open()
     (tmp_path / "falling.loki.json").unlink()
-    with pytest.raises(FormatError, match=r"whole/solver\.setup: falling\.loki\.json: cannot"):
+    with pytest.raises(
+        FormatError, match=r"whole/solver\.setup: .*falling\.loki\.json is not there"
+    ):
         graph.resolved(tmp_path)
     # a file with other streams is found out when it is read
     other = SolverSetup("falling", Group("Dust", ParticleObject(input="grains")))

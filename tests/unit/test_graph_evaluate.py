@@ -156,7 +156,7 @@ def test_data_of_the_wrong_type_are_refused_where_they_arrive() -> None:
     from loki_core.data.voxels import Voxels
 
     evaluator = Evaluator(graph, host_inputs={"h": Voxels(np.zeros((1, 3), int), 0.1)})
-    with pytest.raises(GraphError, match=r"g/h\.out is mesh, but found voxels"):
+    with pytest.raises(InputError, match='g/h: input "h" holds voxels; expected mesh'):
         evaluator.evaluate("iso", 1)
 
 

@@ -278,7 +278,7 @@ def test_non_finite_positions_are_named_with_index_and_value():
         (Surface(CUBE, [0, 2], [0, 1]), "face 0 has 2 corners"),
         (Surface(CUBE, [0, 4, 3, 6], [0, 1, 2, 3, 4, 5]), "never step back"),
         (Surface(CUBE, [0, 3], [0, 1, 2, 3]), r"expected \[0, 4\]"),
-        (Curves(CUBE, [0, 7, 8]), "curve 1 has 1 points"),
+        (Curves(CUBE, [0, 7, 8]), "curve 1 has 1 point "),
         (Curves(CUBE, [0, 9]), r"expected \[0, 8\]"),
         (Wireframe(CUBE, [[0, 99]]), r"edge_points\[0, 1\] = 99"),
         (Body(CUBE, [[0, 1, 2, 9]]), r"tetrahedra\[0, 3\] = 9"),
@@ -319,7 +319,7 @@ def test_check_finds_open_and_non_manifold_surfaces():
         [[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [0, -1, 0], [0, 0, 1]],
         [[0, 1, 2], [1, 0, 3], [0, 1, 4]],
     )
-    assert severities(fins.check("fins"), "1 edges with more than two faces") == ["warning"]
+    assert severities(fins.check("fins"), "1 edge with more than two faces") == ["warning"]
 
 
 def test_check_finds_degenerate_faces_and_zero_edges():
@@ -327,7 +327,7 @@ def test_check_finds_degenerate_faces_and_zero_edges():
     surface = Surface.from_faces(positions, [[0, 1, 2], [0, 2, 3]])
     findings = surface.check("strip")
     assert severities(findings, "2 faces without area") == ["warning"]
-    assert severities(findings, "1 edges of zero length") == ["error"]
+    assert severities(findings, "1 edge of zero length") == ["error"]
     assert severities(findings, "at the place of another one") == ["warning"]
 
 
@@ -336,7 +336,7 @@ def test_check_finds_inverted_and_flat_tetrahedra():
     body.tetrahedra = body.tetrahedra[:, [1, 0, 2, 3]]
     assert severities(body.check("jelly"), "2 inverted tetrahedra") == ["error"]
     flat = Body([[0.0, 0, 0], [1, 0, 0], [0, 1, 0], [1, 1, 0]], [[0, 1, 2, 3]])
-    assert severities(flat.check("jelly"), "1 flat tetrahedra") == ["error"]
+    assert severities(flat.check("jelly"), "1 flat tetrahedron") == ["error"]
 
 
 @pytest.mark.parametrize("scale", [1.0e5, 1.0e-6])
