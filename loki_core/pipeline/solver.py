@@ -32,8 +32,8 @@ from loki_core.errors import (
     SetupError,
     did_you_mean,
 )
+from loki_core.objects.capabilities import Bodies
 from loki_core.objects.object import Object, Scope
-from loki_core.objects.solid import Solid
 from loki_core.objects.solid_system import SolidSystem
 from loki_core.parallel.comm import Communicator, world
 from loki_core.parallel.observed import ObservedCommunicator
@@ -285,7 +285,7 @@ class Solver:
             if behavior.kind == "object":
                 self._create_one(path, behavior, [])
         for item in self.objects.values():
-            if isinstance(item, Solid):
+            if isinstance(item, Bodies):
                 item.join()
         actions = [one for one in self.setup.behaviors() if one[1].kind != "object"]
         # Constraints first: they say which Objects join the solids. And what makes a fluid of
