@@ -39,14 +39,16 @@ class KernelRecording:
             self._note(kernel, arguments)
             return self._call(kernel, *arguments)
 
-        LazyKernel.__call__ = call_and_note  # type: ignore[method-assign]
+        LazyKernel.__call__ = call_and_note  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *exception: object) -> None:
         LazyKernel.__call__ = self._call  # type: ignore[method-assign]
 
     def _note(self, kernel: LazyKernel, arguments: tuple[Any, ...]) -> None:
-        from numba import typeof
+        import numba
+
+        typeof: Any = numba.typeof
 
         name = f"{kernel.__module__}.{kernel.__name__}"
         entry = Entry(name, tuple(signature_text(typeof(one) for one in arguments)))

@@ -185,7 +185,7 @@ class TaskNotes:
 
 def _bytes_of(values: NDArray[Any]) -> memoryview:
     """Of an array where they lie, if it is in one piece."""
-    return memoryview(np.ascontiguousarray(values).reshape(-1).view(np.uint8))
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def _calls(comm: Communicator) -> int:

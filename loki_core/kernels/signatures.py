@@ -34,8 +34,9 @@ def read_signature(texts: Sequence[str]) -> tuple[Any, ...]:
 
 
 def _read(text: str) -> Any:
-    from numba import types
+    import numba
 
+    types: Any = numba.types
     if array := _ARRAY.fullmatch(text):
         return types.Array(_read(array[1]), int(array[2]), array[3])
     if same := _SAME.fullmatch(text):

@@ -105,13 +105,13 @@ def solve_with_fallback(
     x[:] = start
     residual = "unknown" if last is None else f"{last.residual:.3g}"
     iterations = 0 if last is None else last.iterations
-    error = DivergenceError(
+    failed = DivergenceError(
         f"a linear system of {system.total_size} unknowns ({system.kind}) was not solved: "
         f"{iterations} iterations, residual {residual}; tried {'; '.join(failures)}; "
         "look for values that are not finite, a wrong null space, or a matrix that is not spd"
     )
-    error.together = True  # every attempt ends on all ranks alike, so a step may be tried again
-    raise error
+    failed.together = True  # every attempt ends on all ranks alike, so a step may be tried again
+    raise failed
 
 
 def _order(system: AnySystem, name: str) -> list[str]:

@@ -69,6 +69,16 @@ class Capability(Protocol, metaclass=_Declared):
     def data(self) -> dict[str, Any]:
         """Particle Systems and Discrete Volumes by the names that Tasks use."""
 
+    @property
+    def task_data(self) -> dict[str, Any]:
+        """All that its Tasks may name."""
+
+    def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
+        """Channels that override a parameter of the Behavior, as a Task declares them."""
+
+    def of_object(self, behavior: Behavior, name: str, *, label: str) -> Float:
+        """A parameter of the whole Object, whatever vertices say."""
+
     def resolve(self, behavior: Behavior, name: str, *, label: str, dtype: DTypeLike) -> Resolved:
         """A parameter as kernels read it, for every vertex."""
 
@@ -120,6 +130,7 @@ class Unknowns(MovedPoints, Protocol):
         system: The joint system, once joined.
         is_joined: Whether it solves for them.
         fluid: The Operator that makes a liquid of them, if any.
+        contacts: What lets particles meet Colliders, if anything does.
         body_colliders: Colliders that they meet; these enter themselves.
         first_dof: Where the unknowns begin among those of the rank.
         body_start: First unknown of each local body, shape [bodies + 1].
@@ -131,6 +142,7 @@ class Unknowns(MovedPoints, Protocol):
     system: SolidSystem
     is_joined: bool
     fluid: Any
+    contacts: Any
     body_colliders: list[Any]
     first_dof: int
     body_start: Int64
@@ -141,9 +153,8 @@ class Unknowns(MovedPoints, Protocol):
     def join(self) -> None:
         """Become part of the joint system."""
 
-    @property
-    def paints(self) -> bool:
-        """Whether parameters may change without their Behavior."""
+    def parameters_version(self, behavior: Behavior) -> tuple[Any, ...]:
+        """Changes when what overrides parameters of the Behavior may have."""
 
     def point_bodies(self) -> Int64:
         """Local body of each point, shape [count]."""
@@ -188,6 +199,9 @@ class Edges(Bodies, Protocol):
     ) -> Float:
         """The same, or what it is derived from where it is not given."""
 
+    def painted(self, name: str) -> tuple[str, ...]:
+        """Channels that override one of its own parameters, as Tasks declare them."""
+
     def half_axes(self) -> tuple[Float, Float]:
         """Of the cross-section at every vertex [m]."""
 
@@ -221,12 +235,14 @@ class LooseParticles(Unknowns, Protocol):
     Attributes:
         fluid: The Operator that makes a liquid of them, if any.
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
-        contacts: What lets them meet Colliders, if anything does.
     """
 
-    contacts: Any
     fluid_sources: list[Any]
     fluid_sinks: list[Any]
+
+    @property
+    def keeps_start(self) -> bool:
+        """Whether it is known where a step began."""
 
     def become_fluid(self, fluid: Any) -> None:
         """Be a liquid, which the Operator moves."""
@@ -247,6 +263,12 @@ class Immersed(Capability, Protocol):
 
     def need_jacobian(self) -> None:
         """Make room for derivatives of forces."""
+
+    def reads_of(self, *methods: str) -> tuple[str, ...]:
+        """What a Task reads that calls these of the methods below."""
+
+    def pushed_channels(self) -> tuple[str, ...]:
+        """What `push_points` changes."""
 
     def drag_shares(self) -> Float | None:
         """How much of its drag each point has, shape [n]; None for all of it."""
@@ -291,6 +313,7 @@ class Faces(Capability, Protocol):
     boundaries_of_points: dict[int, Any]
     projector: Any
     cut_faces: Any
+    closed_faces: Any
     viscous: bool
     geometry_version: int
 
@@ -313,6 +336,15 @@ class Faces(Capability, Protocol):
     @property
     def some_slip(self) -> bool:
         """Whether the fluid slides along any collider."""
+
+    def projection_reads(self) -> tuple[str, ...]:
+        """Channels beside kinds, fractions and the velocity that a projection reads."""
+
+    def acted_reads(self) -> tuple[str, ...]:
+        """Channels beside the velocity that say where forces act."""
+
+    def met_reads(self) -> tuple[str, ...]:
+        """Channels that say where points meet it."""
 
     def need_force(self) -> None:
         """Make room for forces on faces."""
@@ -401,6 +433,8 @@ class Liquid(Faces, Points, Protocol):
     grid: Any
     band: Any
     account: Any
+    input_points: Any
+    overrides: Any
 
     @property
     def particle_share(self) -> float:

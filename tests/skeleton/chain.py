@@ -104,7 +104,7 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
     def acts_on(cls, item):
         return isinstance(item, Chain)
 
-    @task(Stage.UPDATE_COLLIDERS, reads=("particles.position",))
+    @task(Stage.UPDATE_COLLIDERS, reads=("particles.id", "particles.position"), communicates=True)
     def measure_rest(self, access, step):
         if self.rest is None:
             a, b = (end.push_forward(access, access["particles.position"]) for end in self.ends)
@@ -112,8 +112,9 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
 
     @task(
         Stage.SOLVE_SOLIDS,
-        reads=("particles.mass", "particles.force", "particles.start_velocity"),
+        reads=("particles.id", "particles.mass", "particles.force", "particles.start_velocity"),
         writes=("particles.velocity", "particles.position"),
+        communicates=True,
     )
     def solve(self, access, step):
         position, velocity = access["particles.position"], access["particles.velocity"]

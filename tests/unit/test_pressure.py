@@ -15,6 +15,7 @@ from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.solver_setup import SolverSetup
+from tests.skeleton.floating_body import announce
 from tests.skeleton.volume_scene import VolumeScene
 
 pytestmark = pytest.mark.compiles
@@ -255,6 +256,7 @@ def with_compliance(value, *, flux=0.0):
     one = air(sides="wall")
     one.item.need_compliance()
     one.item.need_divergence()
+    announce(one.solver)
     stir(one)
     one.volume.local("compliance")[:] = value
     one.volume.local("divergence")[:] = flux

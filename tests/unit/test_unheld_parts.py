@@ -9,6 +9,7 @@ from loki_core.linear_solvers.unheld_parts import LARGEST_PARTS, constant_of, ho
 from loki_core.objects.collider import Collider
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
+from tests.skeleton.floating_body import announce
 from tests.unit.test_pressure import TOLERANCE, H, air, block, divergence, left_over, stir
 
 
@@ -118,6 +119,7 @@ def test_a_pocket_that_is_squeezed_does_not_disturb_the_others():
     # A source in one closed room asks for what cannot be: the other room must not notice.
     scene = air(Collider(name="plates", input="plates"), inputs={"plates": shelves(1)})
     scene.item.need_divergence()
+    announce(scene.solver)
     scene.run(Stage.UPDATE_COLLIDERS)
     scene.run(Stage.UPDATE_BOUNDARIES)
     source = np.zeros((1, 16, 16, 16))

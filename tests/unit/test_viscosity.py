@@ -11,6 +11,7 @@ from loki_core.errors import DivergenceError, SetupError
 from loki_core.objects.collider import Collider
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.stages import Stage
+from tests.skeleton.floating_body import announce
 from tests.skeleton.volume_scene import VolumeScene
 from tests.unit.test_pressure import H, ball, stir
 
@@ -158,6 +159,7 @@ def test_faces_that_drag_holds_are_not_dragged_along():
     matrix = matrix_of(solve(free))
     held = scene(4.0)
     held.item.need_drag()
+    announce(held.solver)
     stir(held)
     np.testing.assert_array_equal(held.dense("velocity"), start)
     drag = held.volume.local("drag")
@@ -176,6 +178,7 @@ def test_faces_that_drag_holds_are_not_dragged_along():
 def test_drag_that_is_no_drag_is_refused():
     one = scene(1.0)
     one.item.need_drag()
+    announce(one.solver)
     stir(one)
     one.volume.local("drag")[:] = np.nan
     with pytest.raises(DivergenceError, match="drag"):
