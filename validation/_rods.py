@@ -91,10 +91,31 @@ def grows(
 ) -> NDArray[np.bool_]:
     """Whether the disturbances of strands of equal size, side by side, grow instead of dying.
 
-    One that passes `most` has grown, and starts anew: what happens after buckling does not matter.
-    Of the others, those that are larger in the last quarter of the time than in the second have.
+    Those that pass `most` have grown; of the others, those that are larger in the last quarter of
+    the time than in the second.
+    """
+    beyond, sizes = watch(solver, path, disturbance, frames=frames, most=most)
+    quarter = frames // 4
+    early, late = sizes[quarter : 2 * quarter].max(axis=0), sizes[3 * quarter :].max(axis=0)
+    grown: NDArray[np.bool_] = beyond | (late > early)
+    return grown
+
+
+def watch(
+    solver: loki.Solver,
+    path: str,
+    disturbance: Callable[[Float], Float],
+    *,
+    frames: int,
+    most: float,
+) -> tuple[NDArray[np.bool_], Float]:
+    """Which strands of equal size, side by side, are ever disturbed by more than `most`.
+
+    Such a one starts anew: what happens after buckling does not matter.
 
     Args: disturbance: from places [vertices, 3] to one number for each strand.
+
+    Returns: Which have passed it, and all disturbances [frames, strands].
     """
     names = ("position", "velocity", "edges.angle", "edges.angular_velocity")
     start = {name: solver.read(path, name) for name in names}
@@ -111,7 +132,4 @@ def grows(
                 rows = np.repeat(size > most, len(now) // len(size))
                 now[rows] = start[name][rows]
                 solver.write(path, name, now)
-    sizes, quarter = np.array(history), frames // 4
-    early, late = sizes[quarter : 2 * quarter].max(axis=0), sizes[3 * quarter :].max(axis=0)
-    grown: NDArray[np.bool_] = beyond | (late > early)
-    return grown
+    return beyond, np.array(history)

@@ -1,10 +1,11 @@
 """Attachment Constraint: hold points of two geometries together, of whatever kind (paper, 6.3).
 
-    C^0 = A^T d - (L, 0, 0)           d = x_source - x_target
-    C^k = A^T F_source,k - a_k        k = 1, 2, 3
+    C^0 = A^T d - (L, 0, 0) - s       d = x_source - x_target
+    C^k = A^T F_source,k - a_k - s    k = 1, 2, 3
     2 S = diag(k_N, k_T, k_T, b_1, b_1, b_1, b_2, b_2, b_2, b_3, b_3, b_3)
 
-A is the target's frame, turned once so that its first axis is along d when the pair is emitted;
+s is nothing, but for pairs that have to carry a load from the start (`SagFreeStart`). A is the
+target's frame, turned once so that its first axis is along d when the pair is emitted;
 with flexibility xi it follows d (kernels/attachments.py has the formula and its gradient). So
 
     xi = 0    keeps the source where it was in the target's frame; k_N along d, k_T across
@@ -167,11 +168,12 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     Attributes:
         table: Pairs that touch bodies of this rank, ordered by number: places on both sides, rest
-            length and frames. Whoever has the source, or else the target, owns a pair.
+            length, frames and shift. Whoever has the source, or else the target, owns a pair.
     """
 
     components = 12
     rubbing = 3
+    carries = True
 
     def __init__(self, behavior: Any, source: Any, target: Any) -> None:
         self.items = (source, target)
@@ -219,14 +221,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add the group of particles that take part; that of curves is read off their input."""
+        """Add the group of points that take part."""
         stage, declaration = super().declare(name, stage, declaration)
         if name == "emit":
             groups = self._of_both("particles.attached")
-            more = [
-                one for one in groups if one.replace("particles.attached", "edges") not in self.data
-            ]
-            declaration = replace(declaration, reads=(*declaration.reads, *more))
+            declaration = replace(declaration, reads=(*declaration.reads, *groups))
         return stage, declaration
 
     def _of_both(self, *names: str) -> tuple[str, ...]:
@@ -410,6 +409,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         new["rest"] = np.einsum("nka,nia->nki", source_axes, frame)
         new["tension"] = np.zeros((count, self.components))
         new["friction"] = np.zeros((count, self.rubbing))
+        new["shift"] = np.zeros((count, self.components))
         return new
 
     def _take_table(self, table: Table) -> None:
@@ -450,8 +450,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         ]
         row = self.target.system.first_row
         self.global_dofs = np.concatenate([one.dofs(row) for one in self.anchors], axis=1)
-        names = ("turn", "length", "rest", "has_length")
-        self._turn, self._length, self._rest, self._has_length = (
+        names = ("turn", "length", "rest", "has_length", "shift")
+        self._turn, self._length, self._rest, self._has_length, self._shift = (
             np.ascontiguousarray(table[name]) for name in names
         )
 
@@ -483,6 +483,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             source, source_axes, target, target_axes, self._turn, self._length, self._rest,
             self._flexibilities(), value,
         )  # fmt: skip
+        value -= self._shift
 
     def evaluate(self, value: Float, gradient: Float) -> None:
         """Write C and its gradient. Collective."""
@@ -492,6 +493,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             source, source_axes, target, target_axes, self._turn, self._length, self._rest,
             flexibility, value,
         )  # fmt: skip
+        value -= self._shift
         by_place, by_source, by_target = (np.empty((*value.shape, 3)) for _ in range(3))
         attachment_gradients(
             source, source_axes, target, target_axes, self._turn, flexibility, by_place,
@@ -533,6 +535,23 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         k[:, 3:] = np.repeat(np.asarray(settings.orientation_stiffness, np.float64), 3)
         return k, 1
 
+    # -- loads from the start ----------------------------------------------------------------
+
+    def is_at(self, item: Any) -> bool:
+        return any(one is item for one in self.items)
+
+    def to_start(self, step: Step) -> None:
+        self._move_hosts(
+            [None if host is None else host.at(step, end=False) for host in self.hosts]
+        )
+
+    def shift(self) -> Float:
+        return self._shift.copy()
+
+    def set_shift(self, shift: Float) -> None:
+        self._shift[:] = self.from_owners(shift)
+        self.table["shift"][:] = self._shift
+
     # -- state -----------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
@@ -559,6 +578,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             )
         if "elements" in state:
             rows = {name: np.array(one) for name, one in state["elements"].items()}
+            rows.setdefault("shift", np.zeros((len(rows["number"]), self.components)))
             self._next_number = int(state["next_number"])
             tension, friction = rows.pop("tension"), rows.pop("friction")
             self._take_table(rows)

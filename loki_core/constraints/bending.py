@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
+from loki_core.kernels.rod_curvature import scatter_curvatures
 from loki_core.kernels.rod_strains import bending_strains, bending_strains_only
 from loki_core.objects.capabilities import Joints
 
@@ -131,6 +132,16 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
         for column, angle in enumerate(self.curved):
             np.multiply(self.tension[:, 0], self.gradient[:, 1, angle], out=diagonal[:, column])
             diagonal[:, column] -= self.tension[:, 1] * self.gradient[:, 0, angle]
+
+    def scatter_second(self) -> None:
+        """Add how moments change as the rod turns, beyond what `curvature` has."""
+        rods, edges, joints = self.target, self.target.edges, self.target.joints
+        scatter_curvatures(
+            rods.joint_offsets, self.elements.dofs, edges.local("tangent"), edges.local("length"),
+            edges.local("reference"), edges.local("angle"), joints.local("reference_twist"),
+            rods.edge_offsets, rods.closed, self.tension, self.diagonal, rods.system.fixed,
+            rods.system.row, rods.system.second,
+        )  # fmt: skip
 
     def evaluate_only(self, value: Float) -> None:
         """Strains without their gradient."""

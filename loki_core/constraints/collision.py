@@ -55,8 +55,6 @@ Bool = NDArray[np.bool_]
 
 #: Automatic stiffness over that of inertia, m / h^2: a point at rest sinks in by h^2 g over this.
 STIFFENING = 1.0e4
-#: Energy that is added for rounding, over force times distance from the origin.
-ROUNDING = 0.01
 #: Channel: normal force [N], tension of what sticks [N, three], and age up to `OLD` steps.
 MEMORY = "contact"
 OLD = 2.0
@@ -450,9 +448,14 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
         value = self._before + np.einsum("nma,na->nm", self._axes, moved)
         energy: Float = 0.5 * np.einsum("nm,nm,nm->n", self.slope, value, value)
         energy[self._breaks] += (self._limit * value[:, 1])[self._breaks]
-        # A constant, by which a line search knows how far rounding of places may change the rest.
+        return energy
+
+    def rounding(self, sizes: Float) -> Float:
+        if self.contacts.count == 0:
+            return np.zeros(0)
         size = np.abs(self._position).sum(axis=1)
-        energy += ROUNDING * np.abs(self.tension).sum(axis=1) * size
+        pull = np.abs(self.tension) + np.finfo(np.float64).eps * self.slope * size[:, None]
+        energy: Float = pull.sum(axis=1) * size
         return energy
 
 

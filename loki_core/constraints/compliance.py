@@ -111,11 +111,16 @@ class Compliance:
         predict_tension(dofs, one.gradient, one.tension, one.slope, change, self.tension)
         self.tension += self.multiplier
 
+    def pull(self) -> Float:
+        """Slope of the penalty by each component [n, m]."""
+        weight: Float = PENALTY * np.abs(self.tension)
+        return weight
+
     def energies(self) -> Float:
         """Penalty of each element at the residual that was evaluated last [J]."""
         give = np.maximum(self.give, self.least)
         there = np.isfinite(give)
         wanted = self.tension * np.where(there, give, 0.0)
         missed = np.where(there, np.abs(self.residual - wanted), 0.0)
-        energy: Float = np.sum(PENALTY * np.abs(self.tension) * missed, axis=1)
+        energy: Float = np.sum(self.pull() * missed, axis=1)
         return energy

@@ -24,6 +24,7 @@ from loki_core.errors import SetupError
 from loki_core.kernels.constraint_assembly import (
     comply,
     element_energies,
+    element_roundings,
     predict_tension,
     respond,
     scatter_diagonals,
@@ -113,6 +114,7 @@ class Constraint(Action[SolidTarget]):
         gradient_reads: Channels that `evaluate` needs besides; none if that is all there is.
         stiffness_reads: Channels that `stiffness` needs, and that finding elements does.
         scatter_reads: Channels that `hessian`, `curvature` or a `scatter` of its own need.
+        second_reads: Channels that `scatter_second` needs besides.
         has_hessian: Whether `hessian` gives the second derivative of a C of one component that is
             semi-definite, as that of a length is.
         curved: Unknowns of an element for which `curvature` gives diagonal parts of it.
@@ -135,6 +137,7 @@ class Constraint(Action[SolidTarget]):
     gradient_reads: tuple[str, ...] = ()
     stiffness_reads: tuple[str, ...] = ()
     scatter_reads: tuple[str, ...] = ()
+    second_reads: tuple[str, ...] = ()
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
     joins_bodies: ClassVar[bool] = False
@@ -195,6 +198,20 @@ class Constraint(Action[SolidTarget]):
 
         What is positive is used; the present `gradient` and `tension` are there.
         """
+
+    def scatter_second(self) -> None:
+        """Add T . d2C/dx2 to the system's `second`, as far as the matrix is without it.
+
+        Of a length that is what compression does; override where there is more.
+        """
+        system, elements = self.target.system, self.elements
+        width = elements.dofs.shape[1]
+        matrices = np.zeros((elements.count, width, width))
+        self.hessian(matrices)
+        scatter_matrices(
+            elements.runs, elements.dofs, -matrices, -self.solved_tension(), system.fixed,
+            system.row, system.second,
+        )  # fmt: skip
 
     def rest_parameters(self) -> Float:
         """Return p [n, m] with dC/dp = -1: rest lengths, rest strains; for inverse dynamics."""
@@ -261,13 +278,16 @@ class Constraint(Action[SolidTarget]):
         if name == "emit":
             reads += [*self.stiffness_touches(), *(self.reads if self.has_damping else ())]
         if name == "accumulate":
-            reads += [*self.reads, *self.gradient_reads, *self._kept_friction]
+            reads += [*self.reads, *self.gradient_reads, *self.kept_friction]
             if not self.has_multipliers:
                 reads += self._scatter_touches
                 accumulates = (*accumulates, "solids.force", "solids.matrix")
+                if self._has_second:
+                    reads += self.second_reads
+                    accumulates = (*accumulates, "solids.second")
         if name == "remember" and self.has_friction:
             reads += self.reads
-            writes = (*writes, *self._kept_friction)
+            writes = (*writes, *self.kept_friction)
         kept = tuple(one for one in dict.fromkeys(reads) if one not in writes)
         return stage, replace(declaration, reads=kept, writes=writes, accumulates=accumulates)
 
@@ -276,7 +296,7 @@ class Constraint(Action[SolidTarget]):
         return self.stiffness_reads
 
     @property
-    def _kept_friction(self) -> tuple[str, ...]:
+    def kept_friction(self) -> tuple[str, ...]:
         """The channel of its memory, where there is friction to remember."""
         if self.joins_bodies or not self.has_friction:
             return ()
@@ -289,13 +309,19 @@ class Constraint(Action[SolidTarget]):
         return (f"{self.place}.{self.tension_name}",) if self.has_hessian else ()
 
     @property
+    def _has_second(self) -> bool:
+        """Whether `scatter_second` has anything to add, in Newton iterations that ask for it."""
+        gives = self.has_hessian or type(self).scatter_second is not Constraint.scatter_second
+        return gives and not self.joins_bodies and bool(self.target.system.searches)
+
+    @property
     def _scatter_touches(self) -> tuple[str, ...]:
         return ("solids.fixed", *self.scatter_reads, *self.tensions)
 
     def joint_declaration(self, name: str) -> Declaration:
         """What a Task of the joint system touches when it calls this Constraint."""
         if name == "move" and self.target.scope.settings.newton_iterations > 1:
-            return Declaration(reads=(*self.reads, *self._kept_friction))
+            return Declaration(reads=(*self.reads, *self.kept_friction))
         if name not in ("solve", "respond"):
             return Declaration()
         if not self.has_multipliers:
@@ -346,6 +372,8 @@ class Constraint(Action[SolidTarget]):
         self._respond(step.dt)
         if not self.has_multipliers:
             self.scatter()
+            if self.target.system.is_exact and self._has_second:
+                self.scatter_second()
 
     def enter_multipliers(self, diagonal: Float) -> None:
         """Add the matrix's part in compliance mode, when all else is in the joint system.
@@ -447,6 +475,19 @@ class Constraint(Action[SolidTarget]):
         holder = self.target.data[self.place]
         holder.local(self.memory_name)[self.elements.rows] = friction
         holder.mark_written(self.memory_name)
+
+    def rounding(self, sizes: Float) -> Float:
+        """By how much rounding of unknowns may change each element's energy, over epsilon [J].
+
+        Args:
+            sizes: Magnitudes of all unknowns, own ones and then ghosts, [size].
+        """
+        energy = np.empty(self.elements.count)
+        tension, slope = self.tension, self.slope
+        if self.has_multipliers:
+            tension, slope = self.soft.pull(), np.zeros_like(slope)
+        element_roundings(self.joint_dofs, self.gradient, tension, slope, sizes, energy)
+        return energy
 
     def energies(self, dt: float) -> Float:
         """What each element stores and will dissipate in the step [J], at the present state."""

@@ -38,6 +38,7 @@ class JoiningConstraint(Constraint[Unknowns]):
 
     Class attributes, set by the author:
         rubbing: How many components, the first ones, may have friction; they have one unit.
+        carries: Whether C has a shift, by which elements carry a load from the start.
 
     Attributes:
         global_dofs: Unknowns of this rank's elements, in the numbering of all ranks, [n, d].
@@ -51,6 +52,7 @@ class JoiningConstraint(Constraint[Unknowns]):
 
     joins_bodies: ClassVar[bool] = True
     rubbing: ClassVar[int] = 1
+    carries: ClassVar[bool] = False
 
     global_dofs: Int64
     numbers: Int64
@@ -76,6 +78,43 @@ class JoiningConstraint(Constraint[Unknowns]):
 
     def end_step(self, step: Step) -> None:
         """What is prescribed goes to the step's end."""
+
+    def is_at(self, item: Any) -> bool:
+        """Whether elements hold on to an Object."""
+        return item is self.target
+
+    def to_start(self, step: Step) -> None:
+        """What is prescribed goes back to the step's start; `end_step` brings it to the end."""
+
+    def shift(self) -> Float:
+        """What is subtracted from C, of this rank's elements [n, m], where `carries` says so."""
+        raise SetupError(f"{type(self).__name__} carries no load from the start")
+
+    def set_shift(self, shift: Float) -> None:
+        """Take such a shift. Collective."""
+        raise SetupError(f"{type(self).__name__} carries no load from the start")
+
+    def take_shift(self, before: Float, dt: float) -> None:
+        """Let the step that is under way know a shift that has just changed. Collective.
+
+        Args:
+            before: The one that the step has seen so far.
+        """
+        moved = before - self.shift()
+        self.value += moved
+        if self.has_damping:  # else a change of the shift would count as motion
+            self.start += moved
+        tension = self.tension.copy()
+        self._respond(dt)
+        if self.has_multipliers:  # those enter later
+            return
+        element_forces(self.gradient, self.tension - tension, self._forces)
+        self._matrices[:] = 0.0
+        system = self.target.system
+        self.coupled.add(
+            self._forces, self._matrices, system.fixed_with_ghosts, system.rhs, system.values,
+            system.couplings.rows[2],
+        )  # fmt: skip
 
     def geometric_stiffness(self, tension: Float) -> tuple[Float, Float] | None:
         """Rows g [n, r, d] and weights s >= 0 [n, r] of g^T s g, the stiffness under tension."""
@@ -155,6 +194,9 @@ class JoiningConstraint(Constraint[Unknowns]):
         predict_tension(
             self.coupled.dofs, self.gradient, self.tension, self.slope, extended, self._solved
         )
+
+    def rounding(self, sizes: Float) -> Float:
+        return super().rounding(sizes)[self.is_owner]
 
     def energies(self, dt: float) -> Float:
         """What each element of this rank stores and will dissipate in the step [J]. Collective."""

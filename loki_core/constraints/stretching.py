@@ -48,6 +48,7 @@ class EdgeConstraint(Constraint[Edges]):
     reads = ("edges.rest_length", "edges.length")
     gradient_reads: tuple[str, ...] = ("particles.position",)
     scatter_reads = ("edges.length",)
+    second_reads = ("edges.tangent",)
     has_hessian = True
 
     def find_elements(self) -> Elements:

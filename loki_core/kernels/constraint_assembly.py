@@ -131,6 +131,20 @@ def element_energies(
         energy[n] = total
 
 
+@strict_kernel
+def element_roundings(dofs, gradient, tension, slope, sizes, energy):
+    """Write |T| d + s d^2 [n] with d = |G| |x|: what a relative error of all x does to energies."""
+    epsilon = 2.2e-16
+    for n in prange(dofs.shape[0]):
+        total = 0.0
+        for m in range(tension.shape[1]):
+            moved = 0.0
+            for a in range(dofs.shape[1]):
+                moved += abs(gradient[n, m, a]) * sizes[dofs[n, a]]
+            total += abs(tension[n, m]) * moved + epsilon * abs(slope[n, m]) * moved * moved
+        energy[n] = total
+
+
 @inlined
 def add_run(n, first, gradient, tension, slope, row, rhs, values):
     """Add an element whose unknowns are a run, none of them prescribed."""

@@ -566,7 +566,7 @@ class Rods(Solid, Joints):
         writes = (*(f"edges.{one}" for one in edges), "joints.reference_twist")
         more: tuple[str, ...] = ("edges.rest_length", "particles.mass", "particles.pinned")
         if touched.reads:  # a line search weighs what moves
-            more = ("edges.inertia", "edges.start_angular_velocity")
+            more = (*more, "edges.inertia", "edges.start_angular_velocity")
         return Declaration((*touched.reads, *more), (*touched.writes, *writes))
 
     def number(self) -> int:
@@ -588,6 +588,32 @@ class Rods(Solid, Joints):
     def fill_inertia(self, inertia: NDArray[np.float64]) -> None:
         super().fill_inertia(inertia)
         inertia[self.edge_dof] = self.edges.local("inertia")
+
+    def fill_sizes(self, sizes: NDArray[np.float64]) -> None:
+        super().fill_sizes(sizes)
+        # Frames have angles of a turn or so beside that of the material.
+        sizes[self.edge_dof] = np.abs(self.edges.local("angle")) + np.pi
+
+    def largest_turn(self, change: NDArray[np.float64]) -> float:
+        """That of edges about their ends and about themselves."""
+        moved = change[self.particle_dof[:, None] + np.arange(3)]
+        between = np.linalg.norm(np.diff(moved[self.edge_vertices], axis=1)[:, 0], axis=1)
+        turned = between / self.edges.local("rest_length")
+        spun = np.abs(change[self.edge_dof])
+        return float(max(turned.max(initial=0.0), spun.max(initial=0.0)))
+
+    def inertial_rounding(self) -> float:
+        edges = self.edges
+        after, before = edges.local("angular_velocity"), edges.local("start_angular_velocity")
+        moved = np.abs(after - before) * (np.abs(after) + np.abs(before))
+        return super().inertial_rounding() + float(np.sum(edges.local("inertia") * moved))
+
+    def iterate(self) -> list[tuple[Array, Array]]:
+        """Frames are kept too: what carried them there cannot always carry them back."""
+        names = ("angle", "angular_velocity", "tangent", "length", "reference")
+        kept = [(self.edges.local(name), self.edges.local(name).copy()) for name in names]
+        twist = self.joints.local("reference_twist")
+        return [*super().iterate(), *kept, (twist, twist.copy())]
 
     def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         """Move vertices and angles, and carry the frames along."""
@@ -614,19 +640,33 @@ class Rods(Solid, Joints):
             for name in names:
                 system.mark_written(name)
 
+    def displace_turning(
+        self, change: NDArray[np.float64], fraction: float, dt: float
+    ) -> NDArray[np.float64]:
+        """Move as `displace` does, but turn edges instead of stretching them."""
+        before = self.particles.local("position").copy()
+        self._move_unknowns(change, fraction, dt)
+        self._rebuild(1.0, dt)
+        self._move_frames()
+        moved: NDArray[np.float64] = self.particles.local("position") - before
+        return moved
+
     def _keep_lengths(self, dt: float) -> None:
         """Take back what a linear step stretched by turning; a line search has its own way."""
-        if self.scope.settings.newton_iterations > 1:
-            return
+        if self.scope.settings.newton_iterations == 1:
+            self._overshot = self._rebuild(LONGEST, dt)
+
+    def _rebuild(self, longest: float, dt: float) -> bool:
+        """Give strands that are longer than that the lengths of first order; whether any was."""
         particles, edges = self.particles, self.edges
         overshot = np.zeros(len(self.offsets) - 1, np.uint8)
         keep_lengths(
             self.offsets, self.edge_offsets, self.closed, edges.local("tangent"),
             edges.local("length"), edges.local("rest_length"), particles.local("mass"),
-            particles.local("pinned"), LONGEST, 1.0 / dt, np.empty((edges.count, 4)),
+            particles.local("pinned"), longest, 1.0 / dt, np.empty((edges.count, 4)),
             particles.local("position"), particles.local("velocity"), overshot,
         )  # fmt: skip
-        self._overshot = bool(overshot.any())
+        return bool(overshot.any())
 
     def overshoots(self) -> bool:
         return self._overshot

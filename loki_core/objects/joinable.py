@@ -179,6 +179,27 @@ class Joinable(Object, Unknowns, Immersed):
         mass = self.particles.local("mass")[:, None]
         inertia[self.particle_dof[:, None] + np.arange(3)] = mass
 
+    def fill_sizes(self, sizes: NDArray[np.float64]) -> None:
+        """Write the magnitudes of this Object's unknowns, of which rounding is a part."""
+        place = np.abs(self.particles.local("position"))
+        sizes[self.particle_dof[:, None] + np.arange(3)] = place
+
+    def largest_turn(self, change: NDArray[np.float64]) -> float:
+        """Largest angle that a correction turns anything by [rad]; points do not turn."""
+        return 0.0
+
+    def inertial_rounding(self) -> float:
+        """By how much rounding of velocities may change the kinetic potential, over epsilon [J]."""
+        after, before = self.particles.local("velocity"), self.particles.local("start_velocity")
+        mass = self.particles.local("mass")[:, None]
+        moved = np.abs(after - before) * (np.abs(after) + np.abs(before))
+        return float(np.sum(mass * moved))
+
+    def iterate(self) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+        """Channels that `displace` changes, each with a copy of what it is now."""
+        names = ("position", "velocity")
+        return [(self.particles.local(name), self.particles.local(name).copy()) for name in names]
+
     def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         """Move by a part of the system's correction [size of this Object]; velocities follow."""
         moved = change[self.particle_dof[:, None] + np.arange(3)]
@@ -186,6 +207,14 @@ class Joinable(Object, Unknowns, Immersed):
         self.particles.local("velocity")[:] += (fraction / dt) * moved
         for name in ("position", "velocity"):
             self.particles.mark_written(name)
+
+    def displace_turning(
+        self, change: NDArray[np.float64], fraction: float, dt: float
+    ) -> NDArray[np.float64]:
+        """Move along a curve that a correction is tangent to; returns what points moved [n, 3]."""
+        self.displace(change, fraction, dt)
+        moved: NDArray[np.float64] = fraction * change[self.particle_dof[:, None] + np.arange(3)]
+        return moved
 
     def take_step(self, change: NDArray[np.float64], dt: float) -> None:
         """Move by a whole correction that no line search has looked at."""
@@ -199,15 +228,13 @@ class Joinable(Object, Unknowns, Immersed):
         )
         return energy
 
-    def force_work(self, change: NDArray[np.float64]) -> tuple[float, float]:
-        """Linear and quadratic part of what Forces do along a correction [J]: f d and d J d."""
-        moved = change[self.particle_dof[:, None] + np.arange(3)]
-        linear = float(np.einsum("na,na->", self.particles.local("force"), moved))
-        quadratic = 0.0
+    def force_work(self, moved: NDArray[np.float64]) -> float:
+        """What Forces do as points move by so much [n, 3]: f d + d J d / 2, in J."""
+        work = float(np.einsum("na,na->", self.particles.local("force"), moved))
         if self.is_implicit:
             jacobian = self.particles.local("jacobian")
-            quadratic = float(np.einsum("na,nab,nb->", moved, jacobian, moved))
-        return linear, quadratic
+            work += 0.5 * float(np.einsum("na,nab,nb->", moved, jacobian, moved))
+        return work
 
     # -- the step --------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from loki_core.data.accessors import Access, Declaration, split_name
 from loki_core.errors import DivergenceError
 from loki_core.kernels.constraint_assembly import close_fixed, widen_envelope
-from loki_core.kernels.skyline import envelope_of
+from loki_core.kernels.skyline import envelope_of, factor_bodies
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.linear_solvers.direct import SIZE_LIMIT
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 HALVINGS = 12  # of a Newton step before it is taken to lead nowhere
 TOLERANCE = 1.0e-10  # of the linear solves, where they iterate
+NEAR = 0.1  # rad, turn of a whole step after which second derivatives are those of the solution
+EPSILON = float(np.finfo(np.float64).eps)
+ROUNDINGS = 8.0  # between an unknown and the potential, in epsilons
 PATIENCE = 1000  # iterations after which a direct solve is mostly the quicker way
 
 
@@ -45,10 +48,13 @@ class SolidSystem(TaskOwner):
 
     Attributes:
         constraints: Constraints that add to the system; they enter themselves.
+        balanced_at_start: Actions that give solids a sag-free start; they enter themselves.
         version: Changes when unknowns are numbered anew.
         first_row: Number of the first unknown of this rank among those of all ranks.
         unknowns: Vectors and matrix, which Tasks name "solids".
         row: Where the rows of the bodies' matrices begin (kernels/skyline).
+        is_exact: Whether this iteration adds second derivatives: the one before has shown that the
+            solution is near. Far from it the plain matrix has the better steps.
         couplings: Elements that join bodies.
         report: What the last solve did.
     """
@@ -59,12 +65,16 @@ class SolidSystem(TaskOwner):
         self.comm = comm
         self.unknowns = SolidUnknowns(self.path)
         self.constraints: list[Any] = []
+        self.balanced_at_start: list[Any] = []
         self.version = 0
         self.size = 0
         self.report: SolveReport | None = None
         self._layout: list[int] = []
         self._pattern: Any = None
         self.relative_change = 0.0
+        self.is_rounding = False  # whether the last correction was
+        self.is_exact = False
+        self._is_near = False  # whether the solution is, as the last iteration saw it
         self._frame: int | None = None  # for which the solver was chosen
         self._told = False  # that another solver had to take over
 
@@ -96,6 +106,11 @@ class SolidSystem(TaskOwner):
         return self.unknowns.local("matrix")
 
     @property
+    def second(self) -> NDArray[np.float64]:
+        """Second derivatives that the matrices lack, of the same shape; none without a search."""
+        return self.unknowns.local("second")
+
+    @property
     def change(self) -> NDArray[np.float64]:
         """The last correction, [size]."""
         return self.unknowns.local("change")
@@ -114,8 +129,8 @@ class SolidSystem(TaskOwner):
         """Add what Objects and Constraints touch when the system calls them."""
         names = {id(holder): data_name for data_name, holder in self.task_data.items()}
         reads, writes = dict.fromkeys(declaration.reads), dict.fromkeys(declaration.writes)
-        if name == "move" and self._searches:
-            reads["solids.force"] = None
+        if name in ("reset", "solve") and self.searches:
+            writes["solids.second"] = None
         for owner in (*self.solids, *self.constraints):
             touched, data = owner.joint_declaration(name), owner.task_data
             for found, given in ((reads, touched.reads), (writes, touched.writes)):
@@ -126,8 +141,8 @@ class SolidSystem(TaskOwner):
         return stage, replace(declaration, reads=kept, writes=tuple(writes))
 
     @property
-    def _searches(self) -> bool:
-        """Whether a line search looks at every correction."""
+    def searches(self) -> bool:
+        """Whether Newton iterations are repeated, and a line search looks at them."""
         return any(item.scope.settings.newton_iterations > 1 for item in self.solids)
 
     def tasks(self) -> Iterator[Task]:
@@ -187,6 +202,8 @@ class SolidSystem(TaskOwner):
         self.row, count = envelope_of(self.body_start, first)
         self.first = first
         self.unknowns.replace("matrix", np.zeros(count))
+        if self.searches:
+            self.unknowns.replace("second", np.zeros(count))
         self.couplings.place(self.row)
         for constraint, coupled in zip(joining, self.couplings.elements, strict=True):
             constraint.coupled = coupled
@@ -222,8 +239,10 @@ class SolidSystem(TaskOwner):
             self._find_pattern()
         self.rhs[:] = 0.0
         self.values[:] = 0.0
+        self.is_exact = self.searches and step.newton > 0 and self._is_near
+        if self.is_exact:
+            self.second[:] = 0.0
         self.couplings.clear()
-        self._multipliers_entered = False
         if step.newton == 0:
             self.fixed[:] = 0
             for item in self.solids:
@@ -239,11 +258,14 @@ class SolidSystem(TaskOwner):
     )
     def solve(self, access: Access, step: Step) -> None:
         """Find the correction of all unknowns together."""
+        if self.has_multipliers:
+            self._enter_multipliers()
+        if self.is_exact:
+            self._add_second()
         self._solve(step)
 
     def _solve(self, step: Step) -> None:
-        if self.has_multipliers:
-            self._enter_multipliers()
+        """Solve with the matrix as it is; contacts may ask for another solve."""
         close_fixed(self.fixed, self.row, self.rhs, self.values)
         if self.has_multipliers:
             self.report = self._solve_with_multipliers(step)
@@ -275,6 +297,20 @@ class SolidSystem(TaskOwner):
         if report.warning and not self._told:
             self.warning, self._told = report.warning, True
 
+    def _add_second(self) -> None:
+        """Complete the matrices of bodies that are definite with all second derivatives.
+
+        With them Newton's iteration converges as it should; where they make a matrix indefinite, as
+        that of a rod that buckles, its step would lead uphill, and the body does without.
+        """
+        whole = self.values + self.second
+        close_fixed(self.fixed, self.row, self.rhs, whole)
+        failed = np.empty(len(self.body_start) - 1, np.int64)
+        factors = np.empty_like(whole)
+        factor_bodies(whole, self.row, self.first, self.body_start, factors, failed)
+        definite = np.repeat(failed < 0, np.diff(self.body_start))
+        self.values[:] += np.repeat(definite, np.arange(self.size) - self.first + 1) * self.second
+
     @property
     def has_multipliers(self) -> bool:
         """Whether any Constraint is in compliance mode."""
@@ -289,9 +325,6 @@ class SolidSystem(TaskOwner):
 
     def _enter_multipliers(self) -> None:
         """Let Constraints in compliance mode share out what they carry, once an iteration."""
-        if self._multipliers_entered:
-            return
-        self._multipliers_entered = True
         diagonal = self.with_ghosts(self.linear.diagonal())
         for one in self.constraints:
             if one.has_multipliers:
@@ -340,9 +373,11 @@ class SolidSystem(TaskOwner):
     @task(Stage.MOVE_ITERATE, reads=("solids.change",), communicates=True)
     def move(self, access: Access, step: Step) -> None:
         """Move all solids by the correction, or by a part of it that lowers the potential."""
-        fraction = 1.0
-        if self._searches:
+        fraction, self.is_rounding = 1.0, False
+        if self.searches:
             fraction = self._search(step.dt)
+            turned = [item.largest_turn(self._part(self.change, item)) for item in self.solids]
+            self._is_near = fraction == 1.0 and self.comm.maximum(max(turned)) < NEAR
         else:
             for item in self.solids:
                 item.take_step(self._part(self.change, item), step.dt)
@@ -353,39 +388,73 @@ class SolidSystem(TaskOwner):
         speeds = [np.max(np.abs(s.particles.local("velocity")), initial=0.0) for s in self.solids]
         speed = float(max(speeds, default=0.0))
         self.relative_change = largest / speed if speed > 0.0 else largest
+        if self.is_rounding:  # there is nothing left to correct
+            self.relative_change = 0.0
 
     def newton_change(self) -> float:
         """Largest correction relative to the speed, on this rank."""
         return self.relative_change
 
-    def _displace(self, fraction: float, dt: float) -> None:
-        for item in self.solids:
-            item.displace(self._part(self.change, item), fraction, dt)
-
     def _search(self, dt: float) -> float:
-        """Halve the step until the incremental potential falls. Collective."""
-        works = [item.force_work(self._part(self.change, item)) for item in self.solids]
-        linear = exact_sum(self.comm, np.array([w[0] for w in works]))
-        quadratic = exact_sum(self.comm, np.array([w[1] for w in works]))
+        """Halve the step until the incremental potential falls. Collective.
+
+        A step that turns edges far would stretch them; where it does not help as it is, the same is
+        tried with edges that keep their lengths, a curve with the same tangent.
+        """
         start = self._potential(dt)
-        # Near the minimum the fall is smaller than the round-off of the potential itself.
-        slack = 1e-12 * abs(start)
-        expected = 0.5 * self.linear.dot(self.rhs, self.change)
-        if expected <= 1e-9 * abs(start):
-            slack = 1e-9 * abs(start)
-        fraction = 1.0
-        self._displace(1.0, dt)
+        kept = [pair for item in self.solids for pair in item.iterate()]
+        fraction, rounding = 1.0, -1.0
         for _ in range(HALVINGS):
-            work = fraction * linear + 0.5 * fraction * fraction * quadratic
-            after = self._potential(dt) - work
-            if after <= start + slack:
-                return fraction
-            self._displace(-0.5 * fraction, dt)
+            for turning in (False, True):
+                work = self._try(fraction, dt, turning)
+                after = self._potential(dt) - work
+                if after <= start:
+                    return fraction
+                for now, before in kept:
+                    now[:] = before
+                # Near the minimum the fall is smaller than the round-off of the potential itself.
+                if rounding < 0.0:
+                    rounding = self._rounding(abs(start))
+                if after <= start + rounding + ROUNDINGS * EPSILON * abs(work):
+                    self._try(fraction, dt, turning)
+                    self.is_rounding = True
+                    return fraction
             fraction *= 0.5
         where = ", ".join(item.path for item in self.solids)
         raise _together(
             DivergenceError(f"{where}: no part of the Newton step lowers the potential")
         )
+
+    def _try(self, fraction: float, dt: float, turning: bool) -> float:
+        """Move all solids by a part of the correction; returns the work of Forces [J]. Collective.
+
+        Args:
+            turning: Whether edges keep their lengths.
+        """
+        works = []
+        for item in self.solids:
+            change = self._part(self.change, item)
+            if turning:
+                moved = item.displace_turning(change, fraction, dt)
+            else:
+                item.displace(change, fraction, dt)
+                moved = fraction * change[item.particle_dof[:, None] + np.arange(3)]
+            works.append(item.force_work(moved))
+        return exact_sum(self.comm, np.array(works))
+
+    def _rounding(self, energy: float) -> float:
+        """By how much rounding may change the potential, which is this energy [J]. Collective.
+
+        Unknowns are known to epsilon of their size, so a length far from the domain's origin is
+        known less well than its own size says, and stiffness makes energy of that.
+        """
+        sizes = np.zeros(self.size)
+        for item in self.solids:
+            item.fill_sizes(self._part(sizes, item))
+        extended = self.with_ghosts(sizes)
+        parts = [np.array([item.inertial_rounding() for item in self.solids])]
+        parts += [constraint.rounding(extended) for constraint in self.constraints]
+        return ROUNDINGS * EPSILON * (energy + exact_sum(self.comm, np.concatenate(parts)))
 
     def _potential(self, dt: float) -> float:
         parts = [item.inertial_energy(self.change, dt) for item in self.solids]

@@ -4,6 +4,7 @@
     fixed_with_ghosts   the same, and after them the ghosts of couplings
     force               force on each unknown, [size]
     matrix              the bodies' matrices (kernels/skyline), and what joins bodies
+    second              second derivatives that the matrices lack, where a line search looks
     change              the last correction, [size]
 
 They follow from the Objects' data in every Newton iteration, so no state has them.
@@ -39,6 +40,7 @@ class SolidUnknowns:
             "fixed_with_ghosts": np.zeros(0, np.uint8),
             "force": np.zeros(0),
             "matrix": np.zeros(0),
+            "second": np.zeros(0),
             "change": np.zeros(0),
         }
         self.channels = {name: UnknownsChannel(values) for name, values in nothing.items()}

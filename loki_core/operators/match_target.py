@@ -91,7 +91,7 @@ class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
 
     @task(
         Stage.FIND_REST_SHAPES,
-        reads=("particles.force", "particles.start_position"),
+        reads=("particles.force", "particles.id"),
     )
     def match(self, access: Access, step: Step) -> None:
         """Find the rest parameters whose equilibrium is the target."""

@@ -81,6 +81,9 @@ class RestProblem:
         load: What all else does to its unknowns [N, N m], shape [size of the joint system].
         regularization: Rate w of the slowest mode that is balanced [1/s].
         names: Behaviors whose rest parameters may change; all that have some if empty.
+
+    Attributes:
+        joined: Entries of the stiffness by which others hold it, in the system's envelope, if any.
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class RestProblem:
         self.load = np.where(fixed == 1, 0.0, load)
         self.mass = self._mass()
         self.terms = [self._term(one, names) for one in adjustable_constraints(target)]
+        self.joined: Float | None = None
 
     def _mass(self) -> Float:
         mass = np.zeros(self.system.size)
@@ -192,12 +196,16 @@ class RestProblem:
                 break
             # Each iteration's regularisation acts on what is left, so what can be balanced is.
             y = self.solver(self.matrix(adjustable_only=True))(force)
-            for term in self.terms:
-                if term.adjustable:
-                    self._take_back(term, y)
+            self.take_back(y)
             force = self.force()
             after = self.largest(force)
         return before, after
+
+    def take_back(self, y: Float) -> None:
+        """Take the strains of displacements y [size] out of all rest parameters that may change."""
+        for term in self.terms:
+            if term.adjustable:
+                self._take_back(term, y)
 
     def _take_back(self, term: RestTerm, y: Float) -> None:
         """Take the strain of displacements y out of the rest parameters, within bounds."""
@@ -282,6 +290,18 @@ class RestProblem:
         whole[self.fixed[begin:end] == 1] = 0.0
         return whole
 
+    def joined_block(self, body: int) -> Float:
+        """Stiffness by which others hold a local body, dense."""
+        begin, end = self.range_of(body)
+        block = np.zeros((end - begin, end - begin))
+        if self.joined is None:
+            return block
+        for i in range(begin, end):
+            first, at = int(self.system.first[i]), int(self.system.row[i])
+            block[i - begin, first - begin : i - begin + 1] = self.joined[at + first : at + i + 1]
+        lower: Float = block + np.tril(block, -1).T
+        return lower
+
     def range_of(self, body: int) -> tuple[int, int]:
         """First unknown of a local body of the solid, and the one after its last."""
         start = self.target.first_dof + self.target.body_start
@@ -300,9 +320,26 @@ def adjustable_constraints(target: Any) -> list[Any]:
     ]
 
 
+def carrying_constraints(target: Any, names: Sequence[str] = ()) -> list[Any]:
+    """Constraints that join a solid with others and can carry a load from the start.
+
+    Args:
+        names: Behaviors that may; all if empty.
+    """
+    return [
+        one
+        for one in target.system.constraints
+        if one.joins_bodies
+        and one.carries
+        and one.is_at(target)
+        and (not names or type(one.behavior).__name__ in names or one.behavior.name in names)
+    ]
+
+
 def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> None:
     """Refuse names of Constraints that are not there or have no rest parameters."""
-    behaviors = [one.behavior for one in adjustable_constraints(target)]
+    adjustable = [*adjustable_constraints(target), *carrying_constraints(target)]
+    behaviors = [one.behavior for one in adjustable]
     known = {type(one).__name__ for one in behaviors}
     known |= {one.name for one in behaviors if one.name is not None}
     for name in names:
@@ -316,17 +353,21 @@ def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> No
 
 def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
     """Let a Task write the rest channels that the solid's Constraints read, and try places."""
+    constraints = adjustable_constraints(target)
     rest = [
         name
-        for one in adjustable_constraints(target)
+        for one in constraints
         for name in one.reads
         if name.partition(".")[2].startswith("rest_")
     ]
     tried = target.joint_declaration("move").writes  # and put back
     writes = tuple(dict.fromkeys((*declaration.writes, *rest, *tried)))
-    whole = [f"{name}.{c}" for name, holder in target.data.items() for c in holder.channels]
-    whole += [one for some in adjustable_constraints(target) for one in some.tensions]
-    reads = dict.fromkeys((*declaration.reads, *whole, "solids.fixed"))
+    needs = ["solids.fixed", "particles.mass", "particles.start_position"]
+    needs += ["edges.inertia", "edges.start_angle"] if isinstance(target, Edges) else []
+    for one in constraints:
+        needs += [*one.reads, *one.gradient_reads, *one.stiffness_touches(), *one.kept_friction]
+        needs += target.painted_reads(one.behavior)
+    reads = dict.fromkeys((*declaration.reads, *needs))
     return replace(
         declaration,
         reads=tuple(one for one in reads if one not in writes),
@@ -353,21 +394,18 @@ def external_load(target: Any, force: Float) -> Float:
 
 @contextlib.contextmanager
 def undisturbed(target: Any) -> Iterator[None]:
-    """Let the state of a solid be changed for a while, all but its rest channels."""
+    """Let a solid be moved for a while; its rest channels may change for good."""
+    moved = [split_name(name) for name in target.joint_declaration("move").writes]
     kept = [
-        (holder, name, holder.local(name).copy())
-        for holder in target.data.values()
-        for name in holder.channels
-        if not name.startswith("rest_")
+        (target.data[data_name], channel, target.data[data_name].local(channel).copy())
+        for data_name, channel in moved
     ]
     try:
         yield
     finally:
-        for holder, name, values in kept:
-            holder.local(name)[:] = values
-        for name in target.joint_declaration("move").writes:
-            data_name, channel = split_name(name)
-            target.data[data_name].mark_written(channel)
+        for holder, channel, values in kept:
+            holder.local(channel)[:] = values
+            holder.mark_written(channel)
 
 
 def to_start(target: Any) -> None:

@@ -10,7 +10,8 @@ for the same moments, and all other terms of K depend on moments alone; so the l
 definite K(s) is what makes the same shape stable (compare Derouet-Jourdan et al. 2013).
 
 K is found by central differences of forces. Unknowns that are farther apart than an element is wide
-do not see each other, so one difference serves many of them. Closed strands are left alone.
+do not see each other, so one difference serves many of them. Closed strands are left alone. What
+holds a strand to others adds its stiffness, as if their ends did not move.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
     for body in np.flatnonzero(problem.target.closed == 0):
         begin, end = problem.range_of(int(body))
         free = problem.fixed[begin:end] == 0
-        whole = _dense(band[begin:end])[np.ix_(free, free)]
+        whole = _dense(band[begin:end]) + problem.joined_block(int(body))
+        whole = whole[np.ix_(free, free)]
         slow = SLOWEST**2 * np.diag(problem.mass[begin:end][free])
         if _is_definite(whole + slow):
             continue

@@ -53,6 +53,15 @@ def test_pairs_follow_their_bodies_and_states(tmp_path):
 
 
 @pytest.mark.mpi
+def test_a_sag_free_start_does_not_depend_on_ranks(tmp_path):
+    """Strands of different ranks are balanced together with what joins them."""
+    alone = results_on_ranks(SCRIPT, 1, tmp_path, "sag_free")
+    many = results_on_ranks(SCRIPT, 2, tmp_path, "sag_free")
+    assert many["bodies"].min() > 0 and many["ghosts"] > 0
+    assert_same_motion(many, alone, 2)
+
+
+@pytest.mark.mpi
 @pytest.mark.parametrize("mode", ["few", "few_multipliers"])
 def test_ranks_without_strands_take_part(tmp_path, mode):
     alone = results_on_ranks(SCRIPT, 1, tmp_path, mode)

@@ -207,6 +207,37 @@ def groom():
     return setup, {"hair": strands()}, 1
 
 
+def held_groom():
+    """Strands of two Objects that do not sag, one held by the other and by a mesh."""
+    parts = [
+        lk.Group(
+            name,
+            lk.CurvesObject(input=name, radius=1e-4),
+            lk.StretchingConstraint(),
+            lk.BendingConstraint(damping_time=0.01, young_modulus=1e7),
+        )
+        for name in ("hair", "guides")
+    ]
+    setup = lk.SolverSetup(
+        "held groom",
+        *parts,
+        lk.AttachmentConstraint(
+            name="Between", source="hair", target="guides", range=0.02, stiffness=1e-3
+        ),
+        lk.AttachmentConstraint(
+            name="Held", source="hair", target="skin", range=0.05, stiffness=1e-3
+        ),
+        lk.GravityForce(),
+        lk.SagFreeStart(),
+    )
+    inputs = {
+        "hair": strands(),
+        "guides": strands(corner=(0.005, 0.0, 0.003)),
+        "skin": ball((0.1, 0.1, 0.05), 0.05),
+    }
+    return setup, inputs, 1
+
+
 def target():
     """Strands that find the rest shape of which a target is the sag."""
     setup = lk.SolverSetup(
@@ -380,6 +411,6 @@ def position_based():
 
 SCENES = (
     particles, droplets, smoke, smoke_with_newton, hair, hair_with_newton, hair_with_multipliers,
-    groom, target, wind, liquid, deep_liquid, thick_liquid, drop, smoothed_particles,
+    groom, held_groom, target, wind, liquid, deep_liquid, thick_liquid, drop, smoothed_particles,
     position_based,
 )  # fmt: skip

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_core.kernels.rod_curvature import scatter_curvatures
 from loki_core.kernels.rod_frames import (
     material_frames,
     move_frames,
@@ -208,6 +209,42 @@ def test_bending_gradient_is_the_derivative_of_the_strain(seed, scale):
             values.append(strains_only(turned))
         numeric_theta[:, :, edge] = (values[0] - values[1]) / 2e-5
     assert np.abs(numeric_theta - by_theta).max() < 1e-7 * np.abs(by_theta).max()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_second_derivative_is_that_of_the_work_of_moments_along_straight_lines(seed):
+    """d' H d of T . C is the change of its slope as all unknowns move along d."""
+    rods, rng = random_rods(seed), np.random.default_rng(seed)
+    vertices, edges = topology(rods)
+    moments = rng.normal(size=(len(vertices), 3))
+    size = rods.x.size + len(rods.theta)
+    dofs = np.empty((len(vertices), 11), np.int32)
+    for corner in range(3):
+        dofs[:, 4 * corner : 4 * corner + 3] = 3 * vertices[:, corner : corner + 1] + np.arange(3)
+    dofs[:, 3], dofs[:, 7] = rods.x.size + edges[:, 0], rods.x.size + edges[:, 1]
+    dense = np.zeros(size * size)
+    known = np.zeros((len(vertices), 2))
+    scatter_curvatures(
+        rods.joint_offsets, dofs, rods.tangent, rods.length, rods.reference, rods.theta,
+        rods.twist_of_reference, rods.edge_offsets, rods.closed, moments, known,
+        np.zeros(size, np.uint8), size * np.arange(size), dense,
+    )  # fmt: skip
+    lower = dense.reshape(size, size)
+    assert np.all(np.triu(lower, 1) == 0.0)
+    whole = lower + np.tril(lower, -1).T
+
+    def slope(direction, step):
+        moved = copied(rods)
+        moved.theta += step * direction[rods.x.size :]
+        move(moved, rods.x + step * direction[: rods.x.size].reshape(-1, 3))
+        gradient = strains_and_gradient(moved)[1]
+        return np.einsum("nm,nma,na->", moments, gradient, direction[dofs])
+
+    for _ in range(10):
+        direction = rng.normal(size=size)
+        numeric = (slope(direction, 1e-5) - slope(direction, -1e-5)) / 2e-5
+        exact = direction @ whole @ direction
+        assert abs(numeric - exact) < 1e-6 * np.abs(whole).max()
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -20,7 +20,8 @@ MODES = {
     "every_step": {"every_step": True, "newton_iterations": 3},
     "balanced": {"balance_every": 2, "friction": 0.01},
     "resumed": {"balance_every": 2, "friction": 0.01, "every_step": True, "resume": True},
-    "few": {"strands": 1},
+    "few": {"strands": 1, "sag_free": True},
+    "sag_free": {"sag_free": True},
     "multipliers": {"mode": "compliance", "friction": 0.01},
     "few_multipliers": {"mode": "compliance", "strands": 1},
 }
@@ -97,6 +98,7 @@ def main(target, mode):
     chosen = dict(MODES[mode])
     every_step, friction = chosen.pop("every_step", False), chosen.pop("friction", 0.0)
     resume = chosen.pop("resume", False)
+    more = (lk.SagFreeStart(),) if chosen.pop("sag_free", False) else ()
     strands, way = chosen.pop("strands", 12), chosen.pop("mode", "stiffness")
     upper = rows(strands, height=0.02, seed=2)
     pinned = np.zeros(upper.point_count, np.int32)
@@ -134,6 +136,7 @@ def main(target, mode):
         lk.AttachmentConstraint(
             name="Skin", source="lower", target="skin", stiffness=5.0, tangential_stiffness=2.0
         ),
+        *more,
         frames_per_second=100,
         bucket_size=0.02,
         **chosen,
