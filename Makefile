@@ -7,9 +7,12 @@ BIN := $(VENV)/bin
 # Blender's own Python brings numpy 1.26, so its environment is a second one.
 BLENDER_VENV := .venv-blender
 BLENDER_BIN := $(BLENDER_VENV)/bin
+# Blender 5.2 LTS brings Python 3.13.
+NEWEST_VENV := .venv-newest
+NEWEST_BIN := $(NEWEST_VENV)/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test wheel lint types contract unit mpi live numpy1 blender test-blender houdini validate bench reference gallery clean
+.PHONY: demo test wheel lint types contract unit mpi live numpy1 newest blender test-blender houdini validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
@@ -43,6 +46,12 @@ live: $(VENV)/.installed-dev
 # The units once more with the numpy that Blender needs, and the parts that use Blender's openvdb.
 numpy1: $(BLENDER_VENV)/.installed
 	$(BLENDER_BIN)/python -m pytest -m "not slow and not mpi and not compiles" tests/unit
+
+# The units, and the tests in Blender 5.2 LTS, with the newest Python that is here: NEWEST names it.
+NEWEST ?= python3.13
+newest: $(NEWEST_VENV)/.installed
+	$(NEWEST_BIN)/python -m pytest -m "not slow and not mpi and not compiles" tests/unit
+	$(NEWEST_BIN)/python -m pytest -m "not slow" tests/blender
 
 # The Blender extension as zips in dist/, and the tests that run in the real program.
 blender: $(VENV)/.installed-dev
@@ -90,5 +99,10 @@ $(BLENDER_VENV)/.installed: pyproject.toml
 	$(BLENDER_BIN)/python $(PIP) "numpy<2" --editable ".[mpi,blender,usd,gallery,test]"
 	touch $@
 
+$(NEWEST_VENV)/.installed: pyproject.toml
+	$(NEWEST) -m venv $(NEWEST_VENV)
+	$(NEWEST_BIN)/python $(PIP) --editable ".[mpi,preview,usd,gallery,test]" "bpy>=5.2,<5.3"
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(BLENDER_VENV) build dist *.egg-info output
+	rm -rf $(VENV) $(BLENDER_VENV) $(NEWEST_VENV) build dist *.egg-info output
