@@ -130,7 +130,7 @@ class SolidSystem(TaskOwner):
         names = {id(holder): data_name for data_name, holder in self.task_data.items()}
         reads, writes = dict.fromkeys(declaration.reads), dict.fromkeys(declaration.writes)
         if name in ("reset", "solve") and self.searches:
-            writes["solids.second"] = None
+            (writes if name == "reset" else reads)["solids.second"] = None
         for owner in (*self.solids, *self.constraints):
             touched, data = owner.joint_declaration(name), owner.task_data
             for found, given in ((reads, touched.reads), (writes, touched.writes)):

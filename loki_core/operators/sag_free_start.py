@@ -95,8 +95,7 @@ class SagFreeStartAction(Operator[Bodies], behavior=SagFreeStart):
             writes |= dict.fromkeys(here(other, touched.writes))
         for one in joining:
             painted = one.target.painted_reads(one.behavior)
-            touches = (*one.reads, *one.gradient_reads, *one.stiffness_touches(), *painted)
-            reads |= dict.fromkeys(here(one, touches))
+            reads |= dict.fromkeys(here(one, (*one.reads, *one.gradient_reads, *painted)))
         reads["solids.fixed_with_ghosts"] = None
         kept = tuple(one for one in reads if one not in writes)
         return stage, replace(declaration, reads=kept, writes=tuple(writes))

@@ -222,10 +222,10 @@ def held_groom():
         "held groom",
         *parts,
         lk.AttachmentConstraint(
-            name="Between", source="hair", target="guides", range=0.02, stiffness=1e-3
+            name="Between", source="hair", target="guides", range=0.02, stiffness=1e-6
         ),
         lk.AttachmentConstraint(
-            name="Held", source="hair", target="skin", range=0.05, stiffness=1e-3
+            name="Held", source="hair", target="skin", range=0.05, stiffness=1e-6
         ),
         lk.GravityForce(),
         lk.SagFreeStart(),
