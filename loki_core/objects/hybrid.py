@@ -366,6 +366,7 @@ class Hybrid(Fluid, Liquid):
             reads.append("volume.deep")
         if name == "move":
             reads += [*self.collider_reads("distance"), "volume.former_velocity"]
+            reads += ["volume.solid_velocity"] if self.colliders else []
             changed = "viscous_velocity" if self.viscous else "former_velocity"
             writes = (*writes, f"volume.{changed}")
         if name == "update_boundaries":

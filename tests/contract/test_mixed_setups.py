@@ -36,7 +36,11 @@ def test_there_is_a_scene_of_every_kind_of_object():
 @pytest.mark.parametrize("scene", SCENES)
 @pytest.mark.parametrize("name", acting())
 def test_a_behavior_at_the_root_runs_above_all_objects(name, scene):
-    assert attempt(SCENES[scene]().values(), [built(name)], frames=1) == ""
+    text = attempt(SCENES[scene]().values(), [built(name)], frames=1)
+    if (name, scene) == ("LiquidSurface", "equipped"):  # which has one: both sort its particles
+        assert text.count("LiquidSurface") == 2
+    else:
+        assert text == ""
 
 
 @pytest.mark.parametrize("kind", objects())
@@ -63,7 +67,8 @@ def test_two_behaviors_at_the_root_are_built_or_refused_in_words(first):
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_everything_stands_at_the_root_at_once(scene):
-    names = [name for name in acting() if name not in RIVALS]
+    rivals = (*RIVALS, "LiquidSurface") if scene == "equipped" else RIVALS
+    names = [name for name in acting() if name not in rivals]
     whole = setup(SCENES[scene]().values(), [built(name) for name in names])
     solver = lk.Solver(whole, inputs())
     solver.run(1)
