@@ -295,7 +295,7 @@ class Volume(Fluid, Gas):
         if name == "adapt" and "around" in self.task_data:
             reads = ("around.position",)
         if name == "advect_momentum" and self.colliders:
-            reads = ("volume.solid_velocity", "volume.solid_grip")
+            reads = ("volume.solid_velocity", *(("volume.solid_grip",) if self.some_slip else ()))
         if name == "advect_momentum" and self.projector is not None:
             if self.behavior.reflection:  # which projects
                 writes = (*writes, *self.moved_by_pressure())

@@ -79,7 +79,7 @@ def particles():
 
 
 def droplets():
-    """A spray whose drops meet."""
+    """A spray whose drops meet, and bounce off a ball."""
     rng = np.random.default_rng(4)
     points = lk.Points(0.01 * rng.random((400, 3)))
     points.set_channel("point", "velocity", rng.normal(0.0, 3.0, (400, 3)))
@@ -88,10 +88,12 @@ def droplets():
         "spray",
         lk.ParticleObject(name="Spray", input="spray"),
         lk.BinaryDropletCollisions(),
+        lk.Collider(input="ball"),
+        lk.CollisionConstraint(restitution=0.5),
         frames_per_second=500,
         bucket_size=0.0025,
     )
-    return setup, {"spray": points}, 2
+    return setup, {"spray": points, "ball": ball((0.005, 0.005, 0.005), 0.002)}, 2
 
 
 def smoke(*, newton=1, reflection=False):
