@@ -58,7 +58,7 @@ _FRAMES = re.compile(r"(-?\d{1,8})(?:-(-?\d{1,8}))?")
     type=click.Choice(["zip", "none"]),
     default="zip",
     show_default=True,
-    help="Of VDB files; none writes larger files in less time.",
+    help="Write VDB files with this compression; none is larger and quicker.",
 )
 @click.option("--half", is_flag=True, help="Write real numbers in VDB files as half floats.")
 @click.option("--overwrite", is_flag=True, help="Replace files of an earlier export.")

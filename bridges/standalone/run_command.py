@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from loki_core.operating_system import STOP_SIGNALS
 from loki_vfx.bridges.standalone.options import file_argument, machine_options, scene_options
 
 if TYPE_CHECKING:
@@ -117,6 +116,7 @@ def perform(request: RunRequest, *, ranks: int, as_json: bool) -> int:
 @contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
     """Let signals ask for a stop instead of breaking in; again and again if need be."""
+    from loki_core.operating_system import STOP_SIGNALS
 
     def handle(number: int, frame: FrameType | None) -> None:
         stop()

@@ -11,7 +11,11 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
 
 @click.command("warm")
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option("--processes", type=click.IntRange(1), help="Compile by so many at once [all cores].")
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    help="Use this number of processes; all cores by default.",
+)
 @click.option("--record", "is_recording", is_flag=True, help="Write the Kernel Book anew.")
 @machine_options
 def command(file: Path | None, *, processes: int | None, is_recording: bool, as_json: bool) -> None:
