@@ -6,8 +6,6 @@ import platform
 from importlib import metadata
 from typing import Any
 
-from loki_core.operating_system import core_count, memory_bytes, processor_name
-
 #: Packages that are named in caches and benchmark results.
 NUMERIC_PACKAGES = ("numpy", "numba", "scipy")
 
@@ -33,6 +31,8 @@ def code_versions() -> dict[str, str]:
 
 def machine_description() -> dict[str, Any]:
     """Return what a benchmark says of the machine that it ran on."""
+    from loki_core.operating_system import core_count, memory_bytes, processor_name
+
     return {
         "processor": processor_name(),
         "cores": core_count(),
