@@ -205,6 +205,7 @@ class Rods(Solid, Joints):
         self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
         self.topology: Strands
         self._paints_radius = False
+        self._has_samples = False  # whether the input tells of the way through frames
         self._sample_count = 0  # places of points on their way through the frame
         self._start_positions: Any = None  # of the input, while it is there
         self._frame_has_goals = False  # whether those of the frame under way are known
@@ -277,6 +278,7 @@ class Rods(Solid, Joints):
         position = self.scope.domain.to_relative(stream.positions[ids])
         values: dict[str, Array] = {"position": position, "body": body}
         motion = motion_channels(stream.channels["point"])
+        self._has_samples = bool(motion)
         for name, array in stream.channels["point"].items():
             if name not in (*OWN_CHANNELS, "pinned", "twist_pinned", *motion):
                 self.particles.add_channel(name, array.dtype, array.shape[1:])
@@ -525,7 +527,10 @@ class Rods(Solid, Joints):
 
     def motion_samples(self) -> list[Array]:
         """Places of prescribed points on their way through the frame, if the input has them."""
-        return [self.particles.local(f"motion_{n + 1}") for n in range(self._sample_count)]
+        # They come and go with the input's frames, after Tasks have declared what they touch, and
+        # are nobody else's: so their arrays are taken as they are.
+        names = (f"motion_{n + 1}" for n in range(self._sample_count))
+        return [self.particles.channels[name].values[: self.particles.count] for name in names]
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -536,8 +541,9 @@ class Rods(Solid, Joints):
             more = ("edges.rest_length", "particles.mass")
             declaration = replace(declaration, reads=(*declaration.reads, *more))
         if name == "begin":
-            painted = self.painted("twist")
-            declaration = replace(declaration, reads=(*declaration.reads, *painted))
+            turned = ("edges.director_point",) if self._has_samples else ()
+            more = (*self.painted("twist"), *turned)
+            declaration = replace(declaration, reads=(*declaration.reads, *more))
         return stage, declaration
 
     def painted(self, name: str) -> tuple[str, ...]:
