@@ -52,7 +52,7 @@ class KernelRecording:
 
         name = f"{kernel.__module__}.{kernel.__name__}"
         entry = Entry(name, tuple(signature_text(typeof(one) for one in arguments)))
-        if not kernel.cached or entry.find() is not kernel:
+        if not kernel.cached or not name.startswith("loki_core.") or entry.find() is not kernel:
             return  # a formula, or an expression of a user
         try:
             read_signature(entry.signature)
