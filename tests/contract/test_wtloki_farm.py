@@ -324,7 +324,7 @@ def test_without_slurm_the_script_stays_and_a_refusal_of_slurm_is_told(
         (("--frames", "9-3"), 2, "ends before it begins"),
         (("--name", "a b"), 2, "--name 'a b'"),
         (("--time", "1"), 2, "--stop-before"),
-        (("--input", "wind=wind.vdb"), 5, "wind.vdb is not there"),
+        (("--input", "wind=wind.vdb"), 4, "wind.vdb is not there"),
         (("--output", "seeds.npz"), 4, "is a file"),
     ],
 )
