@@ -118,9 +118,9 @@ def test_a_variant_that_fails_does_not_stop_the_others(scene: Path, wtloki) -> N
     words = ("wedge", *SCENE, "--vary", vary, "--output", "w", "--no-sheet")
     done = wtloki(*words)
     assert done.returncode == 1
-    assert "1 of 2 failed" in done.stdout and "dust has no" in done.stdout
+    assert "1 of 2 failed" in done.stdout and 'dust has no input "seeds"' in done.stdout
     assert [row["state"] for row in rows(scene / "w")] == ["failed", "complete"]
-    assert "no input" in rows(scene / "w")[0]["failure"]
+    assert 'no input "seeds"' in rows(scene / "w")[0]["failure"]
     assert FrameCacheReader(scene / "w" / "wedge_0002").frames() == [1, 2, 3]
     # --collect runs nothing, and knows it from the folders
     (scene / "w" / "wedge.csv").unlink()
