@@ -44,7 +44,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_elements,
     scatter_forces,
 )
-from loki_core.objects.body_collider import colliders_of, field_reads, fields_of
+from loki_core.objects.body_collider import MeetsColliders, colliders_of
 from loki_core.objects.capabilities import Edges, Unknowns
 from loki_core.objects.object import Scope
 from loki_core.pipeline.stages import Stage
@@ -106,7 +106,7 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
         return [fitting[0](self, item) for item, fitting in first if fitting]
 
 
-class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
+class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionConstraint):
     """Adds contact forces and their stiffness.
 
     Attributes:
@@ -120,6 +120,7 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
     """
 
     cost = 7.5  # with contacts on a part of the points
+    meeting = ("find_contacts", "accumulate")
     components = 3
     is_contact = True
     has_multipliers = False
@@ -136,7 +137,8 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
         super().__init__(behavior, target)
         target.particles.add_channel(MEMORY, np.float64, (5,))
         samples = int(behavior.edge_samples)
-        if samples and isinstance(target, Edges):
+        self._remembers_edges = samples > 0 and isinstance(target, Edges)
+        if self._remembers_edges:
             target.data["edges"].add_channel(MEMORY, np.float64, (samples, 5))
 
     def declare(
@@ -152,19 +154,12 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
             reads.append("particles.body")
         if name == "find_contacts":
             reads += [*self._memories, *(["particles.pinned"] if by_body else [])]
-        if name in ("find_contacts", "accumulate"):
-            reads += field_reads(self.target)
         return stage, replace(declaration, reads=tuple(reads))
 
     @property
-    def task_data(self) -> dict[str, Any]:
-        """Those of the target, and the colliders' fields."""
-        return super().task_data | fields_of(self.target)
-
-    @property
     def _memories(self) -> tuple[str, ...]:
-        data = self.target.data
-        return tuple(f"{place}.{MEMORY}" for place in data if MEMORY in data[place].channels)
+        edges = (f"edges.{MEMORY}",) if self._remembers_edges else ()
+        return (f"particles.{MEMORY}", *edges)
 
     def joint_declaration(self, name: str) -> Declaration:
         """Every solve tells what the next step should know."""
@@ -291,7 +286,7 @@ class CollisionAction(Constraint[Unknowns], behavior=CollisionConstraint):
         at_vertex = place < 0
         data["particles"].local(MEMORY)[:] = 0.0
         data["particles"].local(MEMORY)[row[at_vertex]] = memory[at_vertex]
-        if "edges" in data and MEMORY in data["edges"].channels:
+        if self._remembers_edges:
             data["edges"].local(MEMORY)[:] = 0.0
             data["edges"].local(MEMORY)[row[~at_vertex], place[~at_vertex]] = memory[~at_vertex]
 

@@ -12,20 +12,14 @@ Particles that are a fluid look at Colliders themselves.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.accessors import Access, Declaration
+from loki_core.data.accessors import Access
 from loki_core.kernels.particle_contacts import follow_ways
-from loki_core.objects.body_collider import (
-    BodyCollider,
-    field_reads,
-    fields_of,
-    resolution_for,
-)
+from loki_core.objects.body_collider import BodyCollider, MeetsColliders, resolution_for
 from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.particle_walls import CORNER, drift_of, field_of, rows_near
 from loki_core.operators.operator import Operator
@@ -37,7 +31,7 @@ Array = NDArray[Any]
 Float = NDArray[np.float64]
 
 
-class ParticleContacts(Operator[LooseParticles]):
+class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
     """Lets the particles of one Object meet Colliders.
 
     Attributes:
@@ -45,26 +39,12 @@ class ParticleContacts(Operator[LooseParticles]):
     """
 
     cost = 0.5  # of a particle
+    meeting = ("meet",)
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
         target.meet_colliders(self)
         self.impulse = np.zeros(3)
-
-    @property
-    def task_data(self) -> dict[str, Any]:
-        """Those of the target, and the fields of Colliders."""
-        return super().task_data | fields_of(self.target)
-
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Ways are followed through the fields of Colliders."""
-        stage, declaration = super().declare(name, stage, declaration)
-        if name == "meet":
-            reads = (*declaration.reads, *field_reads(self.target))
-            declaration = replace(declaration, reads=reads)
-        return stage, declaration
 
     def state(self) -> dict[str, Any]:
         return {"impulse": self.impulse}

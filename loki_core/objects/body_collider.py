@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.data.accessors import Access
+from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import RESOLUTIONS, DiscreteVolume
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.errors import SetupError
@@ -27,7 +27,7 @@ from loki_core.objects.signed_distance import SignedDistance
 from loki_core.operators.operator import Operator
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, task
+from loki_core.pipeline.task import Step, TaskOwner, task
 
 Float = NDArray[np.float64]
 
@@ -157,6 +157,30 @@ class BodyCollider(Operator[Unknowns]):
         if state:
             self.reach = float(state.get("reach", self.reach))
             self._local().restore(state)
+
+
+class MeetsColliders(TaskOwner):
+    """Base of Actions with Tasks that look at the fields of the Colliders that the target meets.
+
+    Attributes:
+        meeting: Names of these Tasks.
+    """
+
+    meeting: ClassVar[tuple[str, ...]] = ()
+    target: Any
+
+    @property
+    def task_data(self) -> dict[str, Any]:
+        return super().task_data | fields_of(self.target)
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        stage, declaration = super().declare(name, stage, declaration)
+        if name in self.meeting:
+            reads = (*declaration.reads, *field_reads(self.target))
+            declaration = replace(declaration, reads=reads)
+        return stage, declaration
 
 
 class _LocalField(ColliderField):

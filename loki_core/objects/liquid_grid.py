@@ -46,7 +46,7 @@ Array = NDArray[Any]
 MARGIN = 4  # voxels of air around particles that have faces, at least
 FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
 JUDGEMENTS = 2  # rows of cut cells beside whole ones that are judged by these
-SURFACE_NOISE = 0.04  # voxels by which the surface is not known, at most
+SURFACE_NOISE = 0.25  # voxels by which the surface is not known, at most
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
 

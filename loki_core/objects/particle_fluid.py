@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
-from loki_core.data.accessors import Access, Declaration
+from loki_core.data.accessors import Access
 from loki_core.data.mesh import Mesh
 from loki_core.kernels.density_constraint import (
     correct_positions,
@@ -28,7 +27,7 @@ from loki_core.kernels.density_constraint import (
 from loki_core.kernels.lagrangian_step import largest_speed
 from loki_core.kernels.particle_velocities import farthest_apart
 from loki_core.kernels.smoothing import prototype
-from loki_core.objects.body_collider import field_reads, fields_of, resolution_for
+from loki_core.objects.body_collider import MeetsColliders, resolution_for
 from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.neighbour_search import NeighbourSearch
 from loki_core.objects.particle_matter import ParticleMatter
@@ -71,7 +70,7 @@ class FluidBehavior(ParticleMatter, abstract=True):
     )
 
 
-class ParticleFluid(Operator[LooseParticles]):
+class ParticleFluid(MeetsColliders, Operator[LooseParticles]):
     """Base of these Operators.
 
     Attributes:
@@ -79,6 +78,8 @@ class ParticleFluid(Operator[LooseParticles]):
         skin: How much farther than a support lists reach, over the largest support.
         body_colliders: Colliders enter themselves with the target.
     """
+
+    meeting = ("solve",)
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
@@ -173,21 +174,6 @@ class ParticleFluid(Operator[LooseParticles]):
             painted = [channels.get("radius", ()) for channels in stream.channels.values()]
             radii += [float(np.min(some)) for some in painted if len(some) and np.min(some) > 0.0]
         return resolution_for(target.scope.domain, float(np.cbrt(BALL) * min(radii)))
-
-    @property
-    def task_data(self) -> dict[str, Any]:
-        """Those of the target, and the fields of colliders."""
-        return super().task_data | fields_of(self.target)
-
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Walls are looked at in the solve."""
-        stage, declaration = super().declare(name, stage, declaration)
-        if name == "solve":
-            reads = (*declaration.reads, *field_reads(self.target))
-            declaration = replace(declaration, reads=reads)
-        return stage, declaration
 
     @task(Stage.ADAPT_TOPOLOGY, reads=("particles.radius",), communicates=True)
     def ask_colliders(self, access: Access, step: Step) -> None:

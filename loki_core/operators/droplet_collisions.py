@@ -22,7 +22,6 @@ as ghosts, however far they travel; the owner of the larger of two drops resolve
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
-from loki_core.data.accessors import Access, Declaration
+from loki_core.data.accessors import Access
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import DivergenceError, LokiError
 from loki_core.kernels.droplet_collisions import (
@@ -51,7 +50,7 @@ from loki_core.kernels.droplet_search import (
     choose_contacts,
     keep_unchanged,
 )
-from loki_core.objects.body_collider import field_reads, fields_of
+from loki_core.objects.body_collider import MeetsColliders
 from loki_core.objects.capabilities import LooseParticles
 from loki_core.objects.droplet_ghosts import DropletGhosts
 from loki_core.objects.droplet_rows import NONE, DropletRows
@@ -97,7 +96,9 @@ class BinaryDropletCollisions(ParticleMatter):
     )
 
 
-class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCollisions):
+class DropletCollisionsAction(
+    MeetsColliders, Operator[LooseParticles], behavior=BinaryDropletCollisions
+):
     """Collides the droplets of one Particle Object.
 
     Attributes:
@@ -107,6 +108,7 @@ class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCo
     """
 
     cost = 0.3  # of a droplet
+    meeting = ("collide",)
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
@@ -128,21 +130,6 @@ class DropletCollisionsAction(Operator[LooseParticles], behavior=BinaryDropletCo
         self.account |= state
         lost = np.asarray(self.account["angular_momentum"], np.float64)
         self.account["angular_momentum"] = lost
-
-    @property
-    def task_data(self) -> dict[str, Any]:
-        """Those of the target, and the fields of Colliders that droplets meet."""
-        return super().task_data | fields_of(self.target)
-
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Droplets are brought out of Colliders at the end."""
-        stage, declaration = super().declare(name, stage, declaration)
-        if self.target.contacts is not None:
-            reads = (*declaration.reads, *field_reads(self.target))
-            declaration = replace(declaration, reads=reads)
-        return stage, declaration
 
     @task(Stage.SOLVE_SECONDARIES, layout=("particles",))
     def collide(self, access: Access, step: Step) -> None:
