@@ -10,6 +10,8 @@ BLENDER_BIN := $(BLENDER_VENV)/bin
 # Blender 5.2 LTS brings Python 3.13.
 NEWEST_VENV := .venv-newest
 NEWEST_BIN := $(NEWEST_VENV)/bin
+# Tests start Python hundreds of times; without its compiled files each start takes a second more.
+unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip install --quiet --disable-pip-version-check
 
 .PHONY: demo test wheel lint types contract unit mpi live numpy1 newest blender test-blender houdini validate bench reference gallery clean

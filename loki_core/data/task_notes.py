@@ -4,6 +4,9 @@ The data note every array that they hand out (`data/notes.py`), the observed com
 what ranks say, and checksums find what was changed. What was not declared is an error that names
 the Task, the channel and what to add. What is declared and never touched cannot be told from one
 run; `Seen` keeps what was, for whoever runs enough scenes to tell.
+
+Checksums of all channels cost more than most Tasks do, so they are taken at the first runs of a
+Task and at some of the later ones; what is handed out is noted at all of them.
 """
 
 from __future__ import annotations
@@ -25,6 +28,10 @@ from loki_core.parallel.comm import Communicator
 from loki_core.parallel.observed import ObservedCommunicator
 
 
+#: Runs of a Task at which checksums are taken: the first ones, and one in so many of the others.
+FIRST_SUMS, SUMS_EVERY = 4, 32
+
+
 @dataclass
 class Seen:
     """What a Task was seen to do, over all its runs under the check.
@@ -42,6 +49,11 @@ class Seen:
     changed: set[str] = field(default_factory=set)
     moved: set[str] = field(default_factory=set)
     spoke: bool = False
+
+    @property
+    def is_due(self) -> bool:
+        """Whether checksums are taken at the next run."""
+        return self.runs < FIRST_SUMS or self.runs % SUMS_EVERY == 0
 
     @staticmethod
     def promised(declared: Declaration) -> set[str]:
@@ -90,7 +102,8 @@ class TaskNotes:
         Raises:
             AccessError: The Task changed a channel, or spoke to other ranks, undeclared.
         """
-        before, calls = self._checksums(), _calls(comm)
+        is_due, calls = self.seen.is_due, _calls(comm)
+        before = self._checksums() if is_due else {}
         former, notes.running = notes.running, self
         try:
             yield
@@ -98,7 +111,7 @@ class TaskNotes:
             notes.running = former
         self.seen.runs += 1
         self.seen.spoke |= _calls(comm) > calls
-        after = self._checksums()
+        after = self._checksums() if is_due else {}
         changed = {name for name in before if after.get(name, before[name]) != before[name]}
         self.seen.changed |= changed
         for name in sorted(changed - self._may_change):

@@ -15,6 +15,7 @@ import pytest
 
 from loki_core.data.curves import Curves
 from loki_core.data.points import Points
+from loki_core.kernels.kernel_cache import cache_directory
 from loki_graph.templates import templates
 from loki_vfx.bridges.standalone.command_line import COMMANDS, run_command, wtloki
 from tests import printed_commands
@@ -94,8 +95,9 @@ def test_make_and_pip_lines_name_what_is_there(page):
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """A folder with what the pages presuppose; no command leaves anything outside of it."""
+    """A folder with what the pages presuppose; kernels are all that a command leaves elsewhere."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LOKI_CACHE_DIR", str(cache_directory().parent))  # not compiled once more
     for name in ("HOME", "XDG_CONFIG_HOME", "LOKI_RUNS"):
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
