@@ -14,16 +14,19 @@ NEWEST_BIN := $(NEWEST_VENV)/bin
 unexport PYTHONDONTWRITEBYTECODE
 PIP := -m pip install --quiet --disable-pip-version-check
 
-.PHONY: demo test wheel lint types contract unit mpi live numpy1 newest blender test-blender houdini validate bench reference gallery clean
+.PHONY: demo test warm wheel lint types contract unit mpi live numpy1 newest blender test-blender houdini validate bench reference gallery clean
 
 demo: $(VENV)/.installed
 	$(BIN)/wtloki example hair_in_wind --frames 40 --output output/hair_in_wind --overwrite
 	$(BIN)/wtloki preview output/hair_in_wind --output output/hair_in_wind.png
 	@echo "The picture is output/hair_in_wind.png"
 
-# Two at a time. What needs many kernels comes after the units, which compile most of them.
-test: lint types
-	$(MAKE) --jobs=2 --output-sync=target unit live test-blender mpi contract numpy1
+# First the kernels, by all cores, so that no two parts compile the same one; then parts two at a time.
+test: lint warm
+	$(MAKE) --jobs=2 --output-sync=target unit types live test-blender mpi contract numpy1
+
+warm: $(VENV)/.installed
+	$(BIN)/wtloki warm
 
 lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .

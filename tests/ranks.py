@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 
 ROOT = Path(__file__).parent.parent
+WARM_START = Path(__file__).with_name("warm_start.py")
 
 
 def run_on_ranks(
     script: Path, ranks: int, *arguments: object, timeout: float = 800.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run `script arguments...` with the interpreter of the tests; one rank runs without MPI."""
-    command = [sys.executable, str(script), *map(str, arguments)]
+    command = [*_interpreter(), str(script), *map(str, arguments)]
     if ranks > 1:
         mpiexec = Path(sys.executable).parent / "mpiexec"
         command = [str(mpiexec), "-n", str(ranks), *command]
@@ -29,6 +33,30 @@ def run_on_ranks(
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}\nfailed:\n{done.stdout}\n{done.stderr}")
     return done
+
+
+def _interpreter() -> list[str]:
+    """What runs a script: Python, or a client of the server that has imported everything."""
+    if not hasattr(os, "fork"):
+        return [sys.executable]
+    return [sys.executable, "-S", "-E", str(WARM_START), _server()]
+
+
+@functools.cache
+def _server() -> str:
+    """Start the server of warm starts for this process; returns its socket."""
+    place = str(Path(tempfile.mkdtemp(prefix="loki-ranks-")) / "socket")
+    server = subprocess.Popen(
+        [sys.executable, str(WARM_START), place],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert server.stdin is not None and server.stdout is not None
+    assert server.stdout.readline() == "ready\n"
+    atexit.register(server.communicate)  # which ends its input, and so the server
+    return place
 
 
 def results_on_ranks(

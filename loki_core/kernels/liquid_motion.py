@@ -21,8 +21,10 @@ from loki_core.kernels.mac_grid import EMPTY_CODE, SIDE_NO_SLIP, SIDE_OPEN
 #: Voxels that a particle is moved at most because there are too many: faces that solids nearly
 #: close have displacements of any length.
 LONGEST_PUSH = 0.3
-#: Part of a velocity's gradient that particles keep at the surface where it is mere noise.
+#: Part of a velocity's gradient across two voxels that particles keep at a surface which rests, and
+#: below which part of the noise it does.
 CALM_PART = 0.5
+CALM_BELOW = 0.16
 
 
 @device
@@ -226,6 +228,7 @@ def move_bucket(
     push = np.empty(3 * m * m * m, faces.dtype)
     gather_faces(spread, neighbours, row, 1, push)
     fill_beyond_box(neighbours, row, r, 1, sides, 0.0 * outer, push)
+    wide = np.empty((3, 3))
     step = dt * inverse_h
     for p in range(offsets[b], offsets[b + 1]):
         x = (np.float64(position[p, 0]) - coords[b, 0] * bucket_size) * inverse_h + halo
@@ -253,7 +256,8 @@ def move_bucket(
         if has_affine == 1 and noise > 0.0:
             i, j, k = inside(int(x) - halo, r), inside(int(y) - halo, r), inside(int(z) - halo, r)
             if near_air[row, 0, i, j, k] == 1:
-                calm_gradient(affine[p], noise)
+                wide_gradient(flow, n, x, y, z, inverse_h, wide)
+                calm_gradient(affine[p], wide, noise)
         dx, dy, dz = way_along(flow, n, x, y, z, u1, v1, w1, step)
         dx, dy, dz = dx / inverse_h, dy / inverse_h, dz / inverse_h
         away = 1.0 - halo
@@ -267,16 +271,36 @@ def move_bucket(
 
 
 @device
-def calm_gradient(gradient, noise):
-    """Take a part off a gradient [3, 3], 1/s, that is no more than the surface's noise makes."""
-    square = 0.0
+def wide_gradient(tile, n, x, y, z, inverse_h, out):
+    """Write the gradient across two voxels about a place to out [3, 3], 1/s: waves of the grid's
+    own length have none.
+    """
     for a in range(3):
         for b in range(3):
-            square += gradient[a, b] * gradient[a, b]
-    part = CALM_PART + (1.0 - CALM_PART) * min(square / (noise * noise), 1.0)
+            ex, ey, ez = 1.0 if b == 0 else 0.0, 1.0 if b == 1 else 0.0, 1.0 if b == 2 else 0.0
+            change = sample_tile(tile, n, x + ex, y + ey, z + ez, a)
+            change -= sample_tile(tile, n, x - ex, y - ey, z - ez, a)
+            out[a, b] = 0.5 * change * inverse_h
+
+
+@device
+def calm_gradient(gradient, wide, noise):
+    """Fade a gradient [3, 3] where it is no more than the surface's noise makes [1/s].
+
+    What differs from the wide gradient is of the grid's own length, and fades altogether. The rest
+    is part of a wave, which is damped only where it is so slow that the surface is as good as flat.
+    """
+    rough, even = 0.0, 0.0
     for a in range(3):
         for b in range(3):
-            gradient[a, b] *= part
+            rough += (gradient[a, b] - wide[a, b]) ** 2
+            even += wide[a, b] ** 2
+    rough_part = min(rough / noise**2, 1.0)
+    even_part = CALM_PART + (1.0 - CALM_PART) * min(even / (CALM_BELOW * noise) ** 2, 1.0)
+    for a in range(3):
+        for b in range(3):
+            rest = gradient[a, b] - wide[a, b]
+            gradient[a, b] = even_part * wide[a, b] + rough_part * rest
 
 
 @parallel_kernel
