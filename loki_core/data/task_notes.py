@@ -27,7 +27,6 @@ from loki_core.errors import AccessError
 from loki_core.parallel.comm import Communicator
 from loki_core.parallel.observed import ObservedCommunicator
 
-
 #: Runs of a Task at which checksums are taken: the first ones, and one in so many of the others.
 FIRST_SUMS, SUMS_EVERY = 4, 32
 
