@@ -32,5 +32,13 @@ def test_a_mixed_setup_does_not_depend_on_ranks(tmp_path):
 @pytest.mark.mpi
 @pytest.mark.slow
 def test_a_mixed_setup_runs_a_second_on_one_and_on_two_ranks(tmp_path):
-    """24 frames."""
-    compare(*(results_on_ranks(SCRIPT, ranks, tmp_path, 24) for ranks in (1, 2)), tolerance=1e-6)
+    """What round-off changes grows by some 2.6 a frame, as in any flow that mixes.
+
+    Measured: the largest difference of a place is 6e-12 m after 2 frames, 3e-10 after 6, 4e-9 after
+    12 and 1e-3 after 24. So points are compared after half of the time, and means at its end.
+    """
+    compare(*(results_on_ranks(SCRIPT, ranks, tmp_path, 12) for ranks in (1, 2)), tolerance=1e-6)
+    alone, many = (results_on_ranks(SCRIPT, ranks, tmp_path, 24) for ranks in (1, 2))
+    for name in (n for n in alone if n.endswith(("position", "density"))):
+        difference = np.abs(many[name].mean(axis=0) - alone[name].mean(axis=0))
+        assert difference.max() < 1e-4, name
