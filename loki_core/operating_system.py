@@ -138,6 +138,25 @@ def signal_that_ended(code: int) -> str:
     return f"{name}; perhaps there was not enough memory" if name == "SIGKILL" else name
 
 
+def wait_until_read(handle: int, seconds: float) -> None:
+    """Wait until the reader of a pipe has taken all that was written into it, but not for ever.
+
+    Asks on Linux and macOS; elsewhere, and where the handle is no pipe, it returns at once.
+    """
+    if IS_WINDOWS or not stat.S_ISFIFO(os.fstat(handle).st_mode):
+        return
+    import fcntl
+    import termios
+
+    end = time.monotonic() + seconds
+    waiting = bytes(4)
+    while time.monotonic() < end:
+        waiting = fcntl.ioctl(handle, termios.FIONREAD, waiting)
+        if int.from_bytes(waiting, sys.byteorder) == 0:
+            return
+        time.sleep(0.01)
+
+
 def started_at(pid: int) -> float | None:
     """Return when a process was started [s since 1970]; None if it is not there.
 

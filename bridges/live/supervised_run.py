@@ -483,6 +483,8 @@ class SupervisedRun:
 
     def _hear_event(self, event: dict[str, Any]) -> None:
         kind = event.get("event")
+        if kind == "cancelled" and self._stop_as is None and not self._keep_state:
+            return  # nobody asked: its launcher has died, and rank 0 took that for the server's end
         if kind == "started":
             if self.record.is_rewinding:  # it has a state, and the void frames are gone
                 self.record.is_rewinding = False
@@ -511,8 +513,8 @@ class SupervisedRun:
         self._has_said_why |= kind in ("finished", "cancelled")
         if kind == "finished":
             self.set_state("finished")
-        elif kind == "cancelled" and not self._keep_state:
-            self.set_state(*(self._stop_as or ("cancelled", "")))
+        elif kind == "cancelled" and self._stop_as is not None and not self._keep_state:
+            self.set_state(*self._stop_as)
 
     def _note_change(self, event: dict[str, Any]) -> None:
         if event["changes"] in self._pending:

@@ -20,11 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import LokiError
+from loki_core.operating_system import wait_until_read
 
 Array = NDArray[Any]
 
 # Variables that a launcher sets for its ranks; without one of them there is no MPI job to join.
 _LAUNCHER_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "MPI_LOCALRANKID")
+
+# A rank's last words go from its pipe through the launcher's helper to the launcher [s].
+SECONDS_FOR_LAST_WORDS = 2.0
+SECONDS_TO_PASS_ON = 0.1
 
 
 class Pending(ABC):
@@ -277,6 +282,10 @@ class MpiCommunicator(Communicator):
             pause = min(2.0 * pause, 1.0e-2)
 
     def abort(self, code: int) -> NoReturn:
+        # The launcher ends at once, and what it has not read and passed on is lost.
+        sys.stderr.flush()
+        wait_until_read(2, SECONDS_FOR_LAST_WORDS)
+        time.sleep(SECONDS_TO_PASS_ON)
         self._comm.Abort(code)
         os._exit(code)  # Abort does not return; this line tells the type checker so
 

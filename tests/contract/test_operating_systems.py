@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -135,6 +136,31 @@ def test_a_segment_that_is_mapped_elsewhere_grows_under_another_name(tmp_path, m
     assert bytes(held) == b"small"
     writer.free(second)
     assert writer.has_free and writer.write([b"again"])[0] == second
+
+
+def test_last_words_wait_for_their_reader_but_not_for_ever():
+    if operating_system.IS_WINDOWS:
+        pytest.skip("pipes cannot be asked here")
+    reader, writer = os.pipe()
+    os.write(writer, b"the cause")
+    begun = time.monotonic()
+    operating_system.wait_until_read(writer, 0.2)
+    assert time.monotonic() - begun >= 0.2  # nobody reads
+    heard = []
+    thread = threading.Timer(0.2, lambda: heard.append(os.read(reader, 100)))
+    thread.start()
+    operating_system.wait_until_read(writer, 600.0)
+    thread.join()
+    assert heard == [b"the cause"]
+    for handle in (reader, writer):
+        os.close(handle)
+
+
+def test_a_file_has_no_reader_to_wait_for(tmp_path):
+    with (tmp_path / "log").open("w") as log:
+        log.write("the cause")
+        log.flush()
+        operating_system.wait_until_read(log.fileno(), 600.0)
 
 
 def test_a_folder_is_held_by_one_process(tmp_path):

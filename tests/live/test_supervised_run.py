@@ -78,6 +78,24 @@ def test_a_new_frame_begins_the_count_again(run: SupervisedRun) -> None:
         assert run.state == "restarting" and run.record.ranks == 4
 
 
+def test_a_worker_that_stops_unasked_is_started_again(run: SupervisedRun) -> None:
+    # A launcher that is killed closes rank 0's line, as a server does that ends.
+    tell(run, "started", frames=[1, 9])
+    tell(run, "cancelled", frame=3, checkpoint=3)
+    assert run.state == "running"
+    crash(run)
+    assert run.state == "restarting"
+
+
+def test_a_worker_that_stops_as_it_was_asked_has_ended(run: SupervisedRun) -> None:
+    run.hear(Message("ready", {"run": "dust", "attempt": 0, "pid": 1, "host": "here"}))
+    tell(run, "started", frames=[1, 9])
+    run.cancel()
+    tell(run, "cancelled", frame=3, checkpoint=3)
+    crash(run)
+    assert run.state == "cancelled"
+
+
 def test_pause_and_resume_reach_a_solver_that_has_not_begun(run: SupervisedRun) -> None:
     run.set_state("starting")
     run.hear(Message("ready", {"run": "dust", "attempt": 0, "pid": 1, "host": "here"}))
