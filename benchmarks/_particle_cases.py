@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 import loki_core as lk
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.jit import thread_count
-from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_core.objects.particles.neighbour_search import NeighbourSearch
 from loki_core.operating_system import (
     forget_peak_resident_bytes,
     peak_resident_bytes,

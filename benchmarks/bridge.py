@@ -26,7 +26,7 @@ import zmq
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operating_system import resident_bytes, shared_memory_folder
 from loki_core.solver_setup import SolverSetup
 from loki_graph import Graph

@@ -154,7 +154,7 @@ def build(case: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the Solver Setup of a case and its inputs."""
     from loki_core.constraints.pressure import PressureMaterial
     from loki_core.forces.buoyancy import BuoyancyForce
-    from loki_core.objects.volume import VolumeObject
+    from loki_core.objects.gas.volume import VolumeObject
     from loki_core.solver_setup import SolverSetup
 
     size = [int(n) for n in case["size"]]

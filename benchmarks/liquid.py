@@ -143,8 +143,8 @@ def build(case: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     from loki_core.constraints.pressure import PressureMaterial
     from loki_core.data.points import Points
     from loki_core.forces.gravity import GravityForce
-    from loki_core.objects.hybrid import HybridObject
-    from loki_core.objects.liquid_surface import LiquidSurface
+    from loki_core.objects.liquid.hybrid import HybridObject
+    from loki_core.objects.liquid.liquid_surface import LiquidSurface
     from loki_core.solver_setup import SolverSetup
     from loki_graph.nodes.shape_source import box_between
 

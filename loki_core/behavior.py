@@ -446,7 +446,7 @@ def load_builtin_behaviors() -> None:
             if importlib.util.find_spec(full_name) is None:
                 continue
             package = importlib.import_module(full_name)
-            for module in pkgutil.iter_modules(package.__path__, full_name + "."):
+            for module in pkgutil.walk_packages(package.__path__, full_name + "."):
                 importlib.import_module(module.name)
         folders = os.environ.get("LOKI_EXTENSIONS", "")
         load_extensions([folder for folder in folders.split(os.pathsep) if folder])

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loki_core.errors import FormatError
-from loki_core.kernels.lz4_chunks import DAMAGED, FINE, OTHER_FORMAT, unpack_chunks
+from loki_core.kernels.basics.lz4_chunks import DAMAGED, FINE, OTHER_FORMAT, unpack_chunks
 
 ZIP, ACTIVE_ONLY, BLOSC = 1, 2, 4  # flags of a tree
 MAX_BYTES = 1 << 36

@@ -107,7 +107,7 @@ def import_all() -> None:
     import scipy.sparse.linalg  # noqa: F401
 
     import loki_core
-    from loki_core.kernels.space_filling_curve import bucket_keys
+    from loki_core.kernels.basics.space_filling_curve import bucket_keys
 
     for module in pkgutil.walk_packages(loki_core.__path__, "loki_core."):
         importlib.import_module(module.name)

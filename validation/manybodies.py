@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.skyline import envelope_of
+from loki_core.kernels.algebra.skyline import envelope_of
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.manybodies import Manybodies

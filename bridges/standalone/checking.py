@@ -13,8 +13,8 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
 from loki_core.keyframes import Keyframes
-from loki_core.objects.collider import Collider
-from loki_core.objects.particles import Particles
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.particles.particles import Particles
 from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver

@@ -2,7 +2,8 @@
 
 For the eye strands are lines with a width; for light they are a medium. Few strands stand for many:
 where strands are too thin to be seen, they are drawn wider, until they cover what they grow over.
-The work is done by loki_core.kernels.strand_raster, and that of light by ray_march.
+The work is done by loki_vfx.bridges.standalone.kernels.strand_raster, and that of light by
+ray_march.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ def paint_curves(
         surfaces: Surfaces seen by `view`, twice as many pixels along each edge as the picture has.
         lamp_surfaces: The same surfaces as `lamp_view` sees them, SHADOW_SIZE pixels along an edge.
     """
-    from loki_core.kernels import ray_surfaces, strand_raster
+    from loki_vfx.bridges.standalone.kernels import ray_surfaces, strand_raster
 
     width, height = size
     solid = surfaces is not None
@@ -319,7 +320,7 @@ def _projected(
     nodes: Doubles, view: View, size: tuple[int, int], radius: Doubles | None = None
 ) -> Doubles:
     """Return column, row, depth [m] and radius in pixels of places, [n, 4]."""
-    from loki_core.kernels import strand_raster
+    from loki_vfx.bridges.standalone.kernels import strand_raster
 
     screen = np.empty((len(nodes), 4))
     radii = np.zeros(len(nodes)) if radius is None else radius
@@ -341,7 +342,7 @@ class _Stage:
 
 def _light(strands: Strands, view: View, bounds: Doubles, lit: Surfaces) -> _Stage:
     """Return the strands as a medium, and how much of it lies towards lamp and sky."""
-    from loki_core.kernels import ray_march, strand_raster
+    from loki_vfx.bridges.standalone.kernels import ray_march, strand_raster
 
     lattice, density = _lattice(strands)
     strand_raster.splat_strands(strands.nodes, strands.radius, strands.first, lattice, density)
@@ -376,7 +377,7 @@ def _lattice(strands: Strands) -> tuple[Doubles, Floats]:
 
 
 def _draw(strands: Strands, stage: _Stage, view: View, seen: Surfaces) -> Drawn:
-    from loki_core.kernels import strand_raster
+    from loki_vfx.bridges.standalone.kernels import strand_raster
 
     height, width = seen.depths.shape
     camera = view.as_array()

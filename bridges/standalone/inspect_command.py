@@ -78,7 +78,7 @@ def _conservation_table(exchanges: dict[str, dict[str, Any]]) -> Iterator[str]:
 
 def _volume_table(liquids: dict[str, dict[str, float]]) -> Iterator[str]:
     """Where the volume of liquids came from and went since the start, and what is there."""
-    from loki_core.objects.liquid_account import NAMES
+    from loki_core.objects.liquid.liquid_account import NAMES
 
     for path, one in liquids.items():
         yield f"  {path}: volume that came and went"

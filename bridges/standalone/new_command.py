@@ -126,7 +126,7 @@ def _make_room(*paths: Path) -> None:
 def _build(template: str, name: str) -> SolverSetup:
     from loki_core.forces.fluid_drag import FluidDragForce
     from loki_core.forces.gravity import GravityForce
-    from loki_core.objects.particles import ParticleObject
+    from loki_core.objects.particles.particles import ParticleObject
     from loki_core.solver_setup import Group, SolverSetup
 
     particles = ParticleObject(input="seeds", radius=0.004, density=100.0)

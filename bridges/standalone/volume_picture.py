@@ -2,7 +2,7 @@
 
 A Voxels stream with a "density" is smoke; one with a "distance" and no density is a level set, of
 which the surface is drawn. Smoke that holds a temperature beyond 800 K glows. Other channels give
-smoke its colour. The work is done by loki_core.kernels.ray_march.
+smoke its colour. The work is done by loki_vfx.bridges.standalone.kernels.ray_march.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def paint_volumes(
         surfaces: Surfaces seen by `view`, twice as many pixels along each edge as the picture has.
         lamp_surfaces: The same surfaces as `lamp_view` sees them, SHADOW_SIZE pixels along an edge.
     """
-    from loki_core.kernels import ray_march, ray_surfaces
+    from loki_vfx.bridges.standalone.kernels import ray_march, ray_surfaces
 
     width, height = size
     smoke = gather_smoke(list(volumes.smoke.values()), color)
@@ -235,7 +235,7 @@ def to_display(linear: Doubles) -> NDArray[np.uint8]:
 
 def _occupied(density: Floats) -> NDArray[np.bool_]:
     """Return which cells of 8 x 8 x 8 voxels rays must look into."""
-    from loki_core.kernels import ray_march
+    from loki_vfx.bridges.standalone.kernels import ray_march
 
     occupied = np.empty([-(-n // ray_march.CELL) for n in density.shape], np.bool_)
     ray_march.mark_occupied(density, CUT * float(density.max(initial=0.0)), occupied)
@@ -257,7 +257,7 @@ def _light_volumes(
     medium: tuple[Any, ...], lamps: tuple[Any, ...], bias: float
 ) -> tuple[float, Floats, Floats]:
     """Return how many voxels a coarse one spans, and optical depths towards lamp and sky."""
-    from loki_core.kernels import ray_march
+    from loki_vfx.bridges.standalone.kernels import ray_march
 
     density: Floats = medium[0]
     towards, _, lamp, lamp_depths = lamps
@@ -273,7 +273,7 @@ def _light_volumes(
 
 def _find_level_set(distance: DenseField, views: tuple[tuple[View, Surfaces], ...]) -> None:
     """Put a level set into the buffers of surfaces that eye and lamp see."""
-    from loki_core.kernels import ray_surfaces
+    from loki_vfx.bridges.standalone.kernels import ray_surfaces
 
     for view, target in views:
         ray_surfaces.trace_level_set(

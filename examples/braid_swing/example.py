@@ -19,7 +19,7 @@ from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.data.curves import Curves
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.curves import CurvesObject
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.solver_setup import Group, SolverSetup
 

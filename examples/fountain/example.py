@@ -15,7 +15,7 @@ from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.solver_setup import Group, SolverSetup
 

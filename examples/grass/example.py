@@ -17,9 +17,9 @@ from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.data.surface import Surface
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.curves import CurvesObject
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.operators.volume_emission import VolumeEmission

@@ -21,10 +21,10 @@ from loki_core.data.curves import Curves
 from loki_core.data.surface import Surface
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.curves import CurvesObject
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.nodes.shape_source import box_between, unit_sphere

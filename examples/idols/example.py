@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.liquid_sink import LiquidSink
 from loki_core.operators.liquid_source import LiquidSource
 from loki_core.operators.position_based_fluid import PositionBasedFluid

@@ -14,7 +14,7 @@ import numpy as np
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.data.surface import Surface
 from loki_core.forces.buoyancy import BuoyancyForce
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.vorticity_confinement import VorticityConfinementOperator

@@ -21,10 +21,10 @@ from loki_core.errors import InputError, did_you_mean
 from loki_core.forces.buoyancy import BuoyancyForce
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.curves import CurvesObject
-from loki_core.objects.particles import ParticleObject
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.particles.particles import ParticleObject
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.operators.volume_emission import VolumeEmission

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.liquid_source import LiquidSource
 from loki_core.operators.smoothed_particle_fluid import SmoothedParticleFluid
 from loki_core.solver_setup import Group, SolverSetup

@@ -6,7 +6,8 @@
 
 s is nothing, but for pairs that have to carry a load from the start (`SagFreeStart`). A is the
 target's frame, turned once so that its first axis is along d when the pair is emitted;
-with flexibility xi it follows d (kernels/attachments.py has the formula and its gradient). So
+with flexibility xi it follows d (kernels/solids/attachments.py has the formula and its gradient).
+So
 
     xi = 0    keeps the source where it was in the target's frame; k_N along d, k_T across
     xi = 1    keeps the distance alone, k_T is without effect
@@ -42,14 +43,14 @@ from loki_core.constraints.shared_rows import Copies, Table, send_rows
 from loki_core.data.accessors import ChannelData, Declaration, split_name
 from loki_core.data.particle_directory import ParticleDirectory
 from loki_core.errors import InputError, SetupError, did_you_mean
-from loki_core.kernels.attachments import (
+from loki_core.kernels.solids.attachments import (
     attachment_gradients,
     evaluate_attachments,
     transverse_rows,
 )
-from loki_core.objects.anchors import EdgeAnchors, HostAnchors, HostGeometry, PointAnchors
-from loki_core.objects.capabilities import Edges, Unknowns
-from loki_core.objects.object import Scope
+from loki_core.objects.basics.capabilities import Edges, Unknowns
+from loki_core.objects.basics.object import Scope
+from loki_core.objects.solids.anchors import EdgeAnchors, HostAnchors, HostGeometry, PointAnchors
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
 

@@ -22,9 +22,9 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.points import Points
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
-from loki_core.kernels.attachments import nearest_triangles
-from loki_core.kernels.triangle_tree import build_tree
-from loki_core.objects.anchors import curve_edges
+from loki_core.kernels.colliders.triangle_tree import build_tree
+from loki_core.kernels.solids.attachments import nearest_triangles
+from loki_core.objects.solids.anchors import curve_edges
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]

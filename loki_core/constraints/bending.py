@@ -1,7 +1,7 @@
 """Bending Constraint: strands resist bending and twist about their rest shape.
 
 At each joint of length l (half of the two edges that may bend), with the strains of
-`kernels/rod_strains.py` and those at rest,
+`kernels/solids/rod_strains.py` and those at rest,
 
     C = (kappa1, kappa2, twist) - rest,     k = (E I1, E I2, G J) / l
 
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
-from loki_core.kernels.rod_curvature import scatter_curvatures
-from loki_core.kernels.rod_strains import bending_strains, bending_strains_only
-from loki_core.objects.capabilities import Joints
+from loki_core.kernels.solids.rod_curvature import scatter_curvatures
+from loki_core.kernels.solids.rod_strains import bending_strains, bending_strains_only
+from loki_core.objects.basics.capabilities import Joints
 
 Float = NDArray[np.float64]
 

@@ -39,14 +39,14 @@ from loki_core.constraints.contact_detection import (
     measure,
 )
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.constraint_assembly import (
+from loki_core.kernels.solids.constraint_assembly import (
     predict_tension,
     scatter_elements,
     scatter_forces,
 )
-from loki_core.objects.body_collider import MeetsColliders, colliders_of
-from loki_core.objects.capabilities import Edges, Unknowns
-from loki_core.objects.object import Scope
+from loki_core.objects.basics.capabilities import Edges, Unknowns
+from loki_core.objects.basics.object import Scope
+from loki_core.objects.colliders.body_collider import MeetsColliders, colliders_of
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 

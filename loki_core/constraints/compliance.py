@@ -1,7 +1,8 @@
 """Compliance mode: Lagrange multipliers carry what a Constraint does (Tournier et al. 2015).
 
-With slope s and tension T of the formulas in `kernels/constraint_assembly.py` a Newton iteration of
-stiffness mode solves (A + G^T s G) dx = r - G^T T. The same, with y = T + s G dx as unknown, is
+With slope s and tension T of the formulas in `kernels/solids/constraint_assembly.py` a Newton
+iteration of stiffness mode solves (A + G^T s G) dx = r - G^T T. The same, with y = T + s G dx as
+unknown, is
 
     A dx + G^T y = r,      G dx - y / s = -T / s
 
@@ -22,7 +23,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.constraint_assembly import predict_tension, weigh_rows
+from loki_core.kernels.solids.constraint_assembly import predict_tension, weigh_rows
 from loki_core.linear_solvers.multiplier_system import MultiplierBlock
 
 Float = NDArray[np.float64]

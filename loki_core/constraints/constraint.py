@@ -4,7 +4,7 @@ The author gives the elements (which unknowns belong together), C and its gradie
 stiffness k = 2 S; optionally the second derivative of C, and the derivative of C in its rest
 parameters. From that come forces and matrices, Rayleigh damping, Dahl friction, the potential for
 the line search, and the derivatives that inverse dynamics needs. The formulas are in
-`kernels/constraint_assembly.py`. In compliance mode Lagrange multipliers carry what is stiff
+`kernels/solids/constraint_assembly.py`. In compliance mode Lagrange multipliers carry what is stiff
 (`compliance.py`): then a Constraint may be rigid.
 """
 
@@ -21,7 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.compliance import Compliance
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
-from loki_core.kernels.constraint_assembly import (
+from loki_core.kernels.solids.constraint_assembly import (
     comply,
     element_energies,
     element_roundings,
@@ -32,7 +32,7 @@ from loki_core.kernels.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
-from loki_core.objects.capabilities import Bodies, Unknowns
+from loki_core.objects.basics.capabilities import Bodies, Unknowns
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task

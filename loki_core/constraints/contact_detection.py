@@ -7,7 +7,8 @@ A contact may begin at every vertex and at some points along every edge, which t
 Of several colliders the nearest counts. Normals are differences of the distance over a voxel, so
 that they turn smoothly. A point that is deeper than the distance is known goes back to the place
 where its way of this step went in. What is inside is told by winding numbers
-(`objects/signed_distance.py`), so holes in a collider's mesh are closed as well as can be.
+(`objects/colliders/signed_distance.py`), so holes in a collider's mesh are closed as well as can
+be.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.objects.body_collider import BodyCollider
-from loki_core.objects.capabilities import Edges
+from loki_core.objects.basics.capabilities import Edges
+from loki_core.objects.colliders.body_collider import BodyCollider
 
 Float = NDArray[np.float64]
 Int64 = NDArray[np.int64]

@@ -1,7 +1,7 @@
 """Joining Constraint: a Constraint whose elements reach over several bodies, on any ranks.
 
 Elements are known by numbers that all ranks agree on, and each rank has and evaluates those that
-touch its bodies. Forces and matrices are summed by `objects/couplings.py`. What an element
+touch its bodies. Forces and matrices are summed by `objects/solids/couplings.py`. What an element
 remembers between steps is its owner's, and others that have it too take it from there.
 """
 
@@ -18,15 +18,15 @@ from loki_core.constraints.constraint import Constraint, Elements, Float
 from loki_core.constraints.shared_rows import Copies
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
-from loki_core.kernels.constraint_assembly import (
+from loki_core.kernels.solids.constraint_assembly import (
     comply,
     element_energies,
     predict_tension,
     respond,
 )
-from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
-from loki_core.objects.capabilities import Unknowns
-from loki_core.objects.couplings import CoupledElements
+from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
+from loki_core.objects.basics.capabilities import Unknowns
+from loki_core.objects.solids.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 

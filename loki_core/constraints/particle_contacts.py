@@ -1,10 +1,10 @@
 """Particle Contacts: particles and droplets that a Collision Constraint lets meet Colliders.
 
 Particles have no neighbours, so a Collider is all that they can touch, and it is heavy: their
-contacts are impulses, each for itself (`kernels/particle_contacts.py`). Ways are followed by sphere
-tracing through the distance that Colliders have, which move in the step: no particle is too fast
-for a wall that is thicker than a voxel, and no wall too thin for a particle that is larger. Where
-there are several Colliders, they are looked at in turn, until no way meets any.
+contacts are impulses, each for itself (`kernels/particles/particle_contacts.py`). Ways are followed
+by sphere tracing through the distance that Colliders have, which move in the step: no particle is
+too fast for a wall that is thicker than a voxel, and no wall too thin for a particle that is
+larger. Where there are several Colliders, they are looked at in turn, until no way meets any.
 
 Droplets that collide with each other in the same step are brought out of Colliders once more.
 Particles that are a fluid look at Colliders themselves.
@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access
-from loki_core.kernels.particle_contacts import follow_ways
-from loki_core.objects.body_collider import BodyCollider, MeetsColliders, resolution_for
-from loki_core.objects.capabilities import LooseParticles
-from loki_core.objects.particle_walls import CORNER, drift_of, field_of, rows_near
+from loki_core.kernels.particles.particle_contacts import follow_ways
+from loki_core.objects.basics.capabilities import LooseParticles
+from loki_core.objects.colliders.body_collider import BodyCollider, MeetsColliders, resolution_for
+from loki_core.objects.particles.particle_walls import CORNER, drift_of, field_of, rows_near
 from loki_core.operators.operator import Operator
 from loki_core.parallel.reduce import exact_sums
 from loki_core.pipeline.stages import Stage

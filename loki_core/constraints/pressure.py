@@ -32,7 +32,7 @@ from loki_core.constraints.pressure_system import (
     wall_cells,
 )
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.mac_grid import (
+from loki_core.kernels.gas.mac_grid import (
     FLUID,
     guess_pressure,
     subtract_pressure_gradient,
@@ -41,7 +41,7 @@ from loki_core.kernels.mac_grid import (
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve
 from loki_core.linear_solvers.system import SolveReport
-from loki_core.objects.capabilities import Faces, Liquid
+from loki_core.objects.basics.capabilities import Faces, Liquid
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

@@ -29,11 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.constraints.pressure_system import flux_into
-from loki_core.kernels.air_pockets import fill_pocket_columns
+from loki_core.kernels.liquid.air_pockets import fill_pocket_columns
 from loki_core.linear_solvers.bordered import Border, BorderedSolve
 from loki_core.linear_solvers.fluid_solve import FluidSolve
 from loki_core.linear_solvers.system import Vector
-from loki_core.objects.air_pockets import air_as_fluid, find_pockets
+from loki_core.objects.liquid.air_pockets import air_as_fluid, find_pockets
 
 Array = NDArray[Any]
 BOUNDED_STEPS = 4  # corrections after walls let go, at most

@@ -1,6 +1,6 @@
 """The pressure's equations on a fluid's voxels: the matrix, and the flux that it has to take away.
 
-See `pressure.py` for the formula, `kernels/mac_grid.py` for the stencil.
+See `pressure.py` for the formula, `kernels/gas/mac_grid.py` for the stencil.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.mac_grid import (
+from loki_core.kernels.gas.mac_grid import (
     FLUID,
     count_pressure_entries,
     fill_pressure_matrix,

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
-from loki_core.kernels.constraint_assembly import scatter_lengths
-from loki_core.kernels.rod_strains import length_hessians, stretching_strains
-from loki_core.objects.capabilities import Edges
+from loki_core.kernels.solids.constraint_assembly import scatter_lengths
+from loki_core.kernels.solids.rod_strains import length_hessians, stretching_strains
+from loki_core.objects.basics.capabilities import Edges
 
 Float = NDArray[np.float64]
 

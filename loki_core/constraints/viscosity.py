@@ -2,13 +2,14 @@
 
     rho (u - u*) / dt = div [ mu (grad u + grad u^T) ]
 
-in the variational form of Batty & Bridson (2008); kernels/viscous_stress.py has the equations. The
-system is symmetric positive definite at any viscosity and any step. Walls and solids hold the fluid
-(no-slip) while this Behavior acts on it, unless they say that they slip.
+in the variational form of Batty & Bridson (2008); kernels/liquid/viscous_stress.py has the
+equations. The system is symmetric positive definite at any viscosity and any step. Walls and solids
+hold the fluid (no-slip) while this Behavior acts on it, unless they say that they slip.
 
 The viscosity of a liquid may be a channel of its particles, "viscosity", that an input brings or a
 Particle Expression writes; cells and edges have the mean of the particles around. Its surface,
-which no stress crosses, lies where the filled part of the cells says (objects/liquid_parts.py).
+which no stress crosses, lies where the filled part of the cells says
+(objects/liquid/liquid_parts.py).
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.extension import HOLDS
-from loki_core.kernels.viscous_stress import (
+from loki_core.kernels.gas.extension import HOLDS
+from loki_core.kernels.liquid.viscous_stress import (
     count_viscous_entries,
     fill_viscous_matrix,
     fill_viscous_rhs,
@@ -30,8 +31,8 @@ from loki_core.kernels.viscous_stress import (
 from loki_core.linear_solvers.choice import NAMES_FOR_FLUIDS
 from loki_core.linear_solvers.fluid_solve import FluidSolve, voxel_system
 from loki_core.linear_solvers.system import SolveReport
-from loki_core.objects.capabilities import Faces, Liquid
-from loki_core.objects.liquid_parts import cell_parts, face_masses
+from loki_core.objects.basics.capabilities import Faces, Liquid
+from loki_core.objects.liquid.liquid_parts import cell_parts, face_masses
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

@@ -5,7 +5,7 @@
 
 The unknowns of solids are owned by body (a strand, a mesh island), so that a direct solve per body
 is local and matrix patterns last. What other Objects need by Bucket, such as a wind that hair
-drags along, is an embedded Particle System, made from this one (`objects/boundary.py`).
+drags along, is an embedded Particle System, made from this one (`objects/basics/boundary.py`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.grid_domain import GridDomain
-from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
+from loki_core.kernels.buckets.bucket_hash import pack_buckets, unpack_buckets
 
 Int32 = NDArray[np.int32]
 

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from loki_core.data.grid_domain import FINER, MAXIMUM_LEVEL, GridDomain
 from loki_core.errors import InputError
-from loki_core.kernels.bucket_hash import build_table, find_buckets, pack_buckets
-from loki_core.kernels.bucket_neighbours import fill_neighbours, finer_pairs
+from loki_core.kernels.buckets.bucket_hash import build_table, find_buckets, pack_buckets
+from loki_core.kernels.buckets.bucket_neighbours import fill_neighbours, finer_pairs
 
 Int32 = NDArray[np.int32]
 

@@ -206,7 +206,7 @@ def _can_transform(array: Array) -> bool:
 
 
 def motion_channels(names: Iterable[str]) -> list[str]:
-    """Return those names of point channels that are samples of a motion (`objects/motion.py`)."""
+    """Return those names of point channels that are a motion's (`objects/basics/motion.py`)."""
     found = {int(match[1]): match[0] for match in map(_MOTION.fullmatch, names) if match}
     return [found[number] for number in sorted(found)]
 

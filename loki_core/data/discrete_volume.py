@@ -23,8 +23,8 @@ from loki_core.data import notes
 from loki_core.data.bucket_set import BucketSet, Slabs
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, SetupError, did_you_mean
-from loki_core.kernels.bucket_hash import find_buckets, pack_buckets, unpack_buckets
-from loki_core.kernels.slabs import pack_slabs, unpack_slabs
+from loki_core.kernels.buckets.bucket_hash import find_buckets, pack_buckets, unpack_buckets
+from loki_core.kernels.buckets.slabs import pack_slabs, unpack_slabs
 from loki_core.parallel.comm import Pending
 
 Array = NDArray[Any]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from loki_core.data.grid_domain import MAXIMUM_LEVEL
 from loki_core.errors import InputError
-from loki_core.kernels.bucket_hash import pack_buckets, unpack_buckets
+from loki_core.kernels.buckets.bucket_hash import pack_buckets, unpack_buckets
 
 Int32 = NDArray[np.int32]
 Codes = NDArray[np.uint64]

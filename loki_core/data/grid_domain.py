@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from loki_core.data.load_balance import propose_cuts
 from loki_core.errors import InputError, SetupError
-from loki_core.kernels.space_filling_curve import bucket_keys, cell_keys
+from loki_core.kernels.basics.space_filling_curve import bucket_keys, cell_keys
 from loki_core.parallel.comm import SERIAL, Communicator
 
 BUCKET_BITS = 18  # per axis; sort cells, 8 a Bucket and axis, have 21

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError
-from loki_core.kernels.scatter import scatter_add_rows
+from loki_core.kernels.basics.scatter import scatter_add_rows
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]

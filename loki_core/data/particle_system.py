@@ -25,9 +25,13 @@ from loki_core.data import notes
 from loki_core.data.bucket_set import BucketSet
 from loki_core.data.grid_domain import GridDomain
 from loki_core.errors import InputError, LokiError, SetupError, did_you_mean
-from loki_core.kernels.particle_sort import PositionRangeError, cell_coords_of, sort_particles
-from loki_core.kernels.periodic import wrap_positions
-from loki_core.kernels.reorder import reorder_channel
+from loki_core.kernels.basics.periodic import wrap_positions
+from loki_core.kernels.basics.reorder import reorder_channel
+from loki_core.kernels.buckets.particle_sort import (
+    PositionRangeError,
+    cell_coords_of,
+    sort_particles,
+)
 from loki_core.parallel.comm import Pending
 
 Array = NDArray[Any]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from loki_core.kernels.bucket_hash import build_table, pack_buckets
-from loki_core.kernels.interpolation import sample_voxels
+from loki_core.kernels.buckets.bucket_hash import build_table, pack_buckets
+from loki_core.kernels.buckets.interpolation import sample_voxels
 
 
 class VoxelField:

@@ -22,8 +22,8 @@ from loki_core.expressions.functions import Kind
 from loki_core.expressions.generate import generate_source
 from loki_core.expressions.language import CheckedExpression
 from loki_core.kernels import jit
+from loki_core.kernels.basics.random import random_key
 from loki_core.kernels.kernel_cache import cache_directory
-from loki_core.kernels.random import random_key
 from loki_core.operating_system import belongs_to_another, rights_of_others
 
 _DTYPES: Mapping[

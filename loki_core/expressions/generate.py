@@ -29,8 +29,8 @@ import math
 import numpy as np
 
 from loki_core.kernels.jit import parallel_kernel, prange, strict_kernel
-from loki_core.kernels.noise import curl_noise3, noise3
-from loki_core.kernels.random import uniform
+from loki_core.kernels.basics.noise import curl_noise3, noise3
+from loki_core.kernels.basics.random import uniform
 
 '''
 _ZERO: Mapping[Kind, str] = {"float": "0.0", "int": "0", "bool": "False", "vector": "0.0"}

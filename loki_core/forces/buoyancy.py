@@ -21,7 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.kernels.jit import kernel, parallel_kernel, prange
-from loki_core.objects.capabilities import Gas
+from loki_core.objects.basics.capabilities import Gas
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

@@ -16,7 +16,7 @@ residual is a true one, as small as the precision in which faces are stored.
 
 Of a liquid, points meet the faces beside its cells alone: W has the weights among those, and K is
 that of the part of a point that is there. A liquid's own points are its particles that the air
-meets (`objects/liquid_spray.py`).
+meets (`objects/liquid/liquid_spray.py`).
 
 With one coefficient for all this is backward Euler of both together, whose slip falls by the
 factor 1 / (1 + K h (1/m_p + 1/m_f)) (Stomakhin et al. 2020).
@@ -32,11 +32,11 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
-from loki_core.kernels.filament_drag import drag_coefficients, drag_on_fluid, drag_points
-from loki_core.objects.boundary import POINTS, Boundary
-from loki_core.objects.capabilities import Faces, Immersed
-from loki_core.objects.exchange import Exchange, in_runs
-from loki_core.objects.object import Scope
+from loki_core.kernels.solids.filament_drag import drag_coefficients, drag_on_fluid, drag_points
+from loki_core.objects.basics.boundary import POINTS, Boundary
+from loki_core.objects.basics.capabilities import Faces, Immersed
+from loki_core.objects.basics.exchange import Exchange, in_runs
+from loki_core.objects.basics.object import Scope
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, Weights, task

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import AccessError, SetupError
-from loki_core.kernels.face_points import add_face_force, fill_face_cells, fill_face_points
-from loki_core.objects.capabilities import Faces, MovedPoints
+from loki_core.kernels.gas.face_points import add_face_force, fill_face_cells, fill_face_points
+from loki_core.objects.basics.capabilities import Faces, MovedPoints
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task

@@ -5,7 +5,7 @@
 The pressure solve has p = 0 in the air, at a surface between cells (ghost fluid: Gibou et al. 2002;
 Enright et al. 2003). What the pressure of the surface does beside it is this force on the faces
 between liquid and air: where kappa is the same everywhere the two balance exactly, whatever the
-shape of the cells. kernels/curvature.py has kappa.
+shape of the cells. kernels/liquid/curvature.py has kappa.
 
 Without that pressure the force is large and on single faces, which viscous stress must not see: in
 a viscous liquid the pressure is solved for twice, before and after.
@@ -26,15 +26,15 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.curvature import (
+from loki_core.kernels.gas.mac_grid import FLUID
+from loki_core.kernels.liquid.curvature import (
     REACH,
     add_surface_force,
     blur_open,
     find_curvature,
     take_from_surface,
 )
-from loki_core.kernels.mac_grid import FLUID
-from loki_core.objects.capabilities import Liquid
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

@@ -9,8 +9,8 @@
 A decorated function is a small object that imports numba and compiles at its first call, so that a
 host application can import every declaration without numba. At that moment the `@device` objects
 and the `prange` that the function names are replaced by numba's own, recursively. All `@device`
-functions live in `kernels/`, because a kernel's place on disk is a digest of its file and of all it
-imports from this folder (`kernel_cache.py`).
+functions live in a folder `kernels`, because a kernel's place on disk is a digest of its file and
+of all it imports from such folders (`kernel_cache.py`).
 """
 
 from __future__ import annotations

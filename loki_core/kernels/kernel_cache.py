@@ -18,7 +18,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-_IMPORT = re.compile(r"^\s*from loki_core\.kernels\.(\w+) import", re.MULTILINE)
+# What a source file takes from a folder of kernels: a module, or names of modules in a package.
+_IMPORT = re.compile(
+    r"^\s*from ((?:loki_core|loki_vfx)(?:\.\w+)*\.kernels(?:\.\w+)*) import (\([^)]*\)|.*)",
+    re.MULTILINE,
+)
 
 
 class ContentLocator:
@@ -98,7 +102,7 @@ def cache_directory() -> Path:
 
 @cache
 def sources_digest(file: str) -> str:
-    """Name for the content of a source file and of all that it imports from `kernels/`.
+    """Name for the content of a source file and of all that it imports from folders of kernels.
 
     Code with checked bounds is other code of the same sources, and has a name of its own.
     """
@@ -113,6 +117,12 @@ def _imported_sources(file: Path, found: set[Path]) -> set[Path]:
     if file in found or not file.is_file():
         return found
     found.add(file)
-    for name in _IMPORT.findall(file.read_text(encoding="utf-8")):
-        _imported_sources(Path(__file__).parent / f"{name}.py", found)
+    root = Path(__file__).parents[2]
+    for module, names in _IMPORT.findall(file.read_text(encoding="utf-8")):
+        place = root.joinpath(*module.split("."))
+        if place.is_dir():  # a package: what is imported are modules
+            for name in re.findall(r"\w+", names):
+                _imported_sources(place / f"{name}.py", found)
+        else:
+            _imported_sources(place.with_suffix(".py"), found)
     return found

@@ -2,10 +2,11 @@
 
     A = diag(B_1, B_2, ...) + C
 
-The matrices B of the bodies are symmetric and stored by their lower envelopes (kernels/skyline.py).
-Attachments and contacts that join bodies are compressed rows C, both triangles stored; what they
-add to the diagonal blocks belongs into the bodies, where the preconditioner sees it. Bodies are
-whole on one rank; columns of C from `size` on are ghosts, rows of other ranks.
+The matrices B of the bodies are symmetric and stored by their lower envelopes
+(kernels/algebra/skyline.py). Attachments and contacts that join bodies are compressed rows C, both
+triangles stored; what they add to the diagonal blocks belongs into the bodies, where the
+preconditioner sees it. Bodies are whole on one rank; columns of C from `size` on are ghosts, rows
+of other ranks.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
-from loki_core.kernels.skyline import add_couplings, dot_bodies, multiply_bodies
+from loki_core.kernels.algebra.skyline import add_couplings, dot_bodies, multiply_bodies
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.system import Rows, Vector
 from loki_core.parallel.comm import SERIAL, Communicator

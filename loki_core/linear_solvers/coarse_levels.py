@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import SetupError
-from loki_core.kernels import sparse_aggregation as aggregation
-from loki_core.kernels import sparse_cycle as cycle
-from loki_core.kernels.rows import LANES
-from loki_core.kernels.sparse_galerkin import (
+from loki_core.kernels.algebra import sparse_aggregation as aggregation
+from loki_core.kernels.algebra import sparse_cycle as cycle
+from loki_core.kernels.algebra.sparse_galerkin import (
     coarse_rows,
     compact_rows,
     prolongator_lengths,
     prolongator_rows,
     smoothing_energies,
 )
+from loki_core.kernels.basics.rows import LANES
 from loki_core.linear_solvers.halo import Halo, ranges
 from loki_core.linear_solvers.sparse_system import Boxes, SlicedMatrix
 

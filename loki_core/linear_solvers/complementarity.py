@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
-from loki_core.kernels.sparse_gauss_seidel import complementarity
+from loki_core.kernels.algebra.sparse_gauss_seidel import complementarity
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import Vector
 

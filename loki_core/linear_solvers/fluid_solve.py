@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.errors import LokiError
-from loki_core.kernels.rows import LANES
-from loki_core.kernels.sparse_sliced import BLOCK, dot_blocks, ordered_sum, renumber
+from loki_core.kernels.algebra.sparse_sliced import BLOCK, dot_blocks, ordered_sum, renumber
+from loki_core.kernels.basics.rows import LANES
 from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.predictor_corrector_lcp import PredictorCorrectorLcp

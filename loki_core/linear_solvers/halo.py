@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
-from loki_core.kernels.sparse_sliced import gather_rows
+from loki_core.kernels.algebra.sparse_sliced import gather_rows
 from loki_core.parallel.comm import Communicator
 
 Array = NDArray[Any]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels import sparse_cycle as cycle
+from loki_core.kernels.algebra import sparse_cycle as cycle
 from loki_core.linear_solvers.coarse_levels import (
     LARGEST,
     Level,

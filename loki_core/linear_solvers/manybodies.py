@@ -1,8 +1,9 @@
 """The manybodies solver: conjugate gradients preconditioned by each body's own factors.
 
 Strands and meshes are stiff inside and joined softly, by contacts and attachments. With every body
-factorised exactly (kernels/skyline.py) the iteration sees only the couplings: its count does not
-grow with the stiffness of the bodies. Where nothing joins bodies the factors are the solution.
+factorised exactly (kernels/algebra/skyline.py) the iteration sees only the couplings: its count
+does not grow with the stiffness of the bodies. Where nothing joins bodies the factors are the
+solution.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from time import perf_counter
 import numpy as np
 
 from loki_core.errors import DivergenceError, SetupError
-from loki_core.kernels.skyline import factor_bodies, solve_bodies
+from loki_core.kernels.algebra.skyline import factor_bodies, solve_bodies
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.system import SolveReport, System, Vector

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.constraint_assembly import predict_tension, scatter_forces
+from loki_core.kernels.solids.constraint_assembly import predict_tension, scatter_forces
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.sparse_system import SparseSystem

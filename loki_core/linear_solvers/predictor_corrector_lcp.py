@@ -14,7 +14,7 @@ from time import perf_counter
 
 import numpy as np
 
-from loki_core.kernels.sparse_gauss_seidel import free_entries, mark_active
+from loki_core.kernels.algebra.sparse_gauss_seidel import free_entries, mark_active
 from loki_core.linear_solvers.complementarity import Bound, ComplementarityProblem
 from loki_core.linear_solvers.projected_gauss_seidel import ProjectedGaussSeidel
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation

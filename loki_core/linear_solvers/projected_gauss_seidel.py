@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import SetupError
-from loki_core.kernels.sparse_gauss_seidel import greedy_colours, project_rows
+from loki_core.kernels.algebra.sparse_gauss_seidel import greedy_colours, project_rows
 from loki_core.linear_solvers.complementarity import Bound, ComplementarityProblem
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector

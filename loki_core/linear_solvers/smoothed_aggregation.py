@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import SetupError
-from loki_core.kernels import sparse_cycle as cycle
+from loki_core.kernels.algebra import sparse_cycle as cycle
 from loki_core.linear_solvers.hierarchy import Hierarchy
 from loki_core.linear_solvers.sparse_system import SparseSystem
 from loki_core.linear_solvers.system import SolveReport, Vector

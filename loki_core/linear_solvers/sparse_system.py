@@ -2,9 +2,9 @@
 
 This rank's rows arrive in compressed form. Columns 0 .. size - 1 are its own rows; the columns that
 follow are ghosts, rows of other ranks, whose global numbers the caller gives. The matrix is kept
-once, in slices of eight rows (see kernels/sparse_sliced.py), in one byte or in float32 where it
-loses nothing by it or came so, else in float64; vectors are float64. A row of zeros belongs to an
-unknown that takes part in nothing.
+once, in slices of eight rows (see kernels/algebra/sparse_sliced.py), in one byte or in float32
+where it loses nothing by it or came so, else in float64; vectors are float64. A row of zeros
+belongs to an unknown that takes part in nothing.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
-from loki_core.kernels.rows import LANES
-from loki_core.kernels.sparse_sliced import (
+from loki_core.kernels.algebra.sparse_sliced import (
     BLOCK,
     dot_blocks,
     extract_diagonal,
@@ -30,6 +29,7 @@ from loki_core.kernels.sparse_sliced import (
     row_lengths,
     slice_widths,
 )
+from loki_core.kernels.basics.rows import LANES
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.system import Rows, Vector
 from loki_core.parallel.comm import SERIAL, Communicator

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
-from loki_core.objects.capabilities import Liquid
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -91,8 +91,8 @@ class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
 
     def _mix(self, values: Array, walk: float) -> None:
         """Mix values [n, c] by a diffusion of D dt = walk [m^2], in place."""
-        from loki_core.kernels.channel_mixing import divide_sums, mix_particles
-        from loki_core.objects.liquid_field import places_inside
+        from loki_core.kernels.liquid.channel_mixing import divide_sums, mix_particles
+        from loki_core.objects.liquid.liquid_field import places_inside
 
         liquid, volume = self.target, self.target.volume
         particles, r, width = liquid.particles, liquid.resolution, values.shape[1]
@@ -120,7 +120,7 @@ class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
 
     def _mean_square(self) -> float:
         """Mean of f (1 - f) over axes and particles of all ranks. Collective."""
-        from loki_core.kernels.channel_mixing import walk_of_weights
+        from loki_core.kernels.liquid.channel_mixing import walk_of_weights
         from loki_core.parallel.reduce import exact_sum
 
         liquid, particles = self.target, self.target.particles
@@ -135,8 +135,8 @@ class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
 
     def _collect(self, place: Array, values: Array, sums: Any) -> None:
         """Bring values and weights to voxels. Collective."""
-        from loki_core.kernels.surface_tiles import collect_with_margin, splat_values
-        from loki_core.objects.particle_tiles import tiles_around
+        from loki_core.kernels.liquid.surface_tiles import collect_with_margin, splat_values
+        from loki_core.objects.particles.particle_tiles import tiles_around
 
         liquid, particles, volume = self.target, self.target.particles, self.target.volume
         shape = (particles.buckets.local_count, sums.components, *(liquid.resolution + 2,) * 3)
@@ -151,7 +151,7 @@ class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
 
     def _diffused(self, walk: float, sums: Any, means: Any) -> Array:
         """Means after a diffusion of D dt / h^2 = walk between voxels, with ghosts. Collective."""
-        from loki_core.kernels.channel_mixing import diffuse_means
+        from loki_core.kernels.liquid.channel_mixing import diffuse_means
 
         volume = self.target.volume
         wanted = math.ceil(walk / LARGEST_RATE)

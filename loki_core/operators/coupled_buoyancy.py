@@ -27,10 +27,10 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
-from loki_core.objects.boundary import POINTS, Boundary
-from loki_core.objects.capabilities import Faces, Gas, Immersed
-from loki_core.objects.exchange import Exchange, in_runs
-from loki_core.objects.object import Scope
+from loki_core.objects.basics.boundary import POINTS, Boundary
+from loki_core.objects.basics.capabilities import Faces, Gas, Immersed
+from loki_core.objects.basics.exchange import Exchange, in_runs
+from loki_core.objects.basics.object import Scope
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, Weights, task

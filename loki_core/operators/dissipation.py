@@ -18,8 +18,8 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.jit import kernel, parallel_kernel, prange
-from loki_core.objects.capabilities import Gas
-from loki_core.objects.stream_on_voxels import StreamOnVoxels
+from loki_core.objects.basics.capabilities import Gas
+from loki_core.objects.buckets.stream_on_voxels import StreamOnVoxels
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

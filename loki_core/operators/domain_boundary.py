@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.grid_domain import FACES
 from loki_core.errors import SetupError
-from loki_core.objects.capabilities import Faces
-from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, SLIP
+from loki_core.objects.basics.capabilities import Faces
+from loki_core.objects.gas.surroundings import INFLOW, NO_SLIP, OPEN, SLIP
 from loki_core.operators.operator import Operator
 
 SIDES = tuple(name.replace(" ", "_") for name in FACES)

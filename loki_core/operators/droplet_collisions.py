@@ -4,7 +4,7 @@ Droplets are the particles of a Particle Object. In a substep each moves along a
 where it was to where it is, x(t) = x - (dt - t) v. Two that touch on their ways collide then, and
 what comes out of it goes on from there for the rest of the substep, free to collide again. What it
 is depends on the Weber number, the offset of the paths and the ratio of the sizes
-(`kernels/droplet_collisions.py`: Ashgriz and Poo 1990, Jones and Southern 2017).
+(`kernels/particles/droplet_collisions.py`: Ashgriz and Poo 1990, Jones and Southern 2017).
 
 A substep is done in rounds. In each, the pairs that are each other's first contact collide; those
 that have changed, and satellites that were born, then look for contacts anew, until there are none
@@ -32,7 +32,7 @@ from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import DivergenceError, LokiError
-from loki_core.kernels.droplet_collisions import (
+from loki_core.kernels.particles.droplet_collisions import (
     BOUNCE,
     COALESCENCE,
     REFLEXION,
@@ -40,7 +40,7 @@ from loki_core.kernels.droplet_collisions import (
     STRETCHING,
     resolve_contacts,
 )
-from loki_core.kernels.droplet_search import (
+from loki_core.kernels.particles.droplet_search import (
     NO_CONTACTS,
     NUMBERS,
     VX,
@@ -50,11 +50,11 @@ from loki_core.kernels.droplet_search import (
     choose_contacts,
     keep_unchanged,
 )
-from loki_core.objects.body_collider import MeetsColliders
-from loki_core.objects.capabilities import LooseParticles
-from loki_core.objects.droplet_ghosts import DropletGhosts
-from loki_core.objects.droplet_rows import NONE, DropletRows
-from loki_core.objects.particle_matter import ParticleMatter
+from loki_core.objects.basics.capabilities import LooseParticles
+from loki_core.objects.colliders.body_collider import MeetsColliders
+from loki_core.objects.particles.droplet_ghosts import DropletGhosts
+from loki_core.objects.particles.droplet_rows import NONE, DropletRows
+from loki_core.objects.particles.particle_matter import ParticleMatter
 from loki_core.operators.operator import Operator
 from loki_core.parallel.comm import Communicator
 from loki_core.parallel.reduce import exact_sums

@@ -22,8 +22,8 @@ from loki_core.data.accessors import Access, Declaration
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.jit import parallel_kernel, prange
-from loki_core.objects.capabilities import Faces, Gas
-from loki_core.objects.stream_on_voxels import (
+from loki_core.objects.basics.capabilities import Faces, Gas
+from loki_core.objects.buckets.stream_on_voxels import (
     StreamOnVoxels,
 )
 from loki_core.operators.operator import Operator

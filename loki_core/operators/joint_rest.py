@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import DivergenceError
-from loki_core.kernels.constraint_assembly import close_fixed
-from loki_core.kernels.coupling_assembly import add_element_stiffness, element_forces
+from loki_core.kernels.solids.constraint_assembly import close_fixed
+from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.operators.rest_problem import BALANCED, LOOSENINGS, RestProblem

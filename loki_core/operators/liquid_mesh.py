@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from loki_core.data.body import Body
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
-from loki_core.objects.capabilities import Points
+from loki_core.objects.basics.capabilities import Points
 from loki_core.operators.operator import Operator
 
 Array = NDArray[Any]
@@ -56,7 +56,7 @@ class LiquidMesh(Operator[LiquidTarget]):
 
     def placed(self) -> Any:
         """The mesh's triangles relative to the domain's origin; kept while it is the same."""
-        from loki_core.objects.triangles import Triangles
+        from loki_core.objects.colliders.triangles import Triangles
 
         mesh, domain = self.mesh, self.target.scope.domain
         known = self._placed
@@ -95,7 +95,7 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
         super().__init__(behavior, target)
         self.debt = 0.0
         if behavior.channels:
-            from loki_core.objects.mesh_to_particles import make_room
+            from loki_core.objects.particles.mesh_to_particles import make_room
 
             make_room(target.particles, self.mesh, behavior.channels, label=self.label)
 
@@ -112,7 +112,7 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
     @property
     def speed(self) -> float:
         """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
-        from loki_core.objects.mesh_to_particles import channels_of
+        from loki_core.objects.particles.mesh_to_particles import channels_of
 
         given = float(np.linalg.norm(self.settings.velocity))
         given += abs(float(self.settings.normal_velocity))
@@ -121,7 +121,7 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
 
     def carried(self, place: Array, placed: Any) -> dict[str, Array]:
         """Velocity of new particles at places [n, 3], and the mesh's channels that they have."""
-        from loki_core.objects.mesh_to_particles import Nearest
+        from loki_core.objects.particles.mesh_to_particles import Nearest
 
         velocity = np.tile(np.asarray(self.settings.velocity, np.float64), (len(place), 1))
         mesh, along = self.mesh, float(self.settings.normal_velocity)

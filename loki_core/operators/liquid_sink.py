@@ -12,7 +12,7 @@ import numpy as np
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
-from loki_core.objects.capabilities import Liquid
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.operators.liquid_mesh import LiquidMesh, no_faces
 
 

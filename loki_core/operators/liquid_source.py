@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.surface import Surface
-from loki_core.objects.capabilities import Liquid
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.operators.liquid_mesh import SourceMesh, no_faces
 from loki_core.pipeline.task import Step
 
@@ -90,7 +90,7 @@ class LiquidSourceAction(SourceMesh[Liquid], behavior=LiquidSource):
 
     def emit(self, step: Step) -> None:
         """Add what is missing in the source. The particles are in their Buckets. Collective."""
-        from loki_core.objects.liquid_seeding import add_particles
+        from loki_core.objects.liquid.liquid_seeding import add_particles
 
         target, placed = self.target, self.placed()
         place = self._outside_solids(self._inside(placed))
@@ -113,7 +113,7 @@ class LiquidSourceAction(SourceMesh[Liquid], behavior=LiquidSource):
 
     def _inside(self, placed: Any) -> Array:
         """Places in the source, in Buckets of this rank; found anew when the mesh is another."""
-        from loki_core.objects.liquid_seeding import fill_mesh
+        from loki_core.objects.liquid.liquid_seeding import fill_mesh
 
         found_for = (placed, self.shell, self.target.scope.domain.cuts.tobytes())
         if self._places_of[0] is not placed or self._places_of[1:] != found_for[1:]:
@@ -209,8 +209,8 @@ def _codes(place: Array, spacing: float) -> NDArray[np.int64]:
 
 def _draw(place: Array, target: Any, step: Step, path: str) -> Array:
     """A number from 0 to 1 for each place in this step."""
-    from loki_core.kernels.emission import fill_uniforms
-    from loki_core.kernels.random import random_key
+    from loki_core.kernels.basics.emission import fill_uniforms
+    from loki_core.kernels.basics.random import random_key
 
     spacing = target.voxel_size * np.cbrt(target.particle_share)
     drawn = np.empty((len(place), 1))

@@ -21,7 +21,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.data.curves import Curves
 from loki_core.errors import InputError
-from loki_core.objects.capabilities import Joints
+from loki_core.objects.basics.capabilities import Joints
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,

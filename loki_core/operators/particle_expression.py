@@ -29,7 +29,7 @@ from loki_core.expressions.expression_behavior import (
     ExpressionBehavior,
     channel_kind,
 )
-from loki_core.objects.capabilities import Liquid, Points
+from loki_core.objects.basics.capabilities import Liquid, Points
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 

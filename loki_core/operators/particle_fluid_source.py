@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.smoothing import prototype
-from loki_core.objects.capabilities import LooseParticles
-from loki_core.objects.mesh_to_particles import Nearest, channels_of
-from loki_core.objects.particle_filling import BALL, painted_radius, places_inside
+from loki_core.kernels.particles.smoothing import prototype
+from loki_core.objects.basics.capabilities import LooseParticles
+from loki_core.objects.particles.mesh_to_particles import Nearest, channels_of
+from loki_core.objects.particles.particle_filling import BALL, painted_radius, places_inside
 from loki_core.operators.liquid_mesh import LiquidMesh, SourceMesh
 from loki_core.pipeline.task import Step
 

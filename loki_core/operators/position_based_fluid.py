@@ -1,7 +1,8 @@
 """Position-Based Fluid: particles that keep their distance, as a liquid of constant density does.
 
 (Macklin & Mueller 2013, with the extensions of Alduan, Tena & Otaduy 2015, seed 002, section 3;
-formulas in `kernels/density_constraint.py`.) Forces have moved the particles to x* with v*. Then
+formulas in `kernels/particles/density_constraint.py`.) Forces have moved the particles to x* with
+v*. Then
 
     neighbours of x*
     repeat: multipliers from densities, corrections from multipliers, walls and Colliders
@@ -24,13 +25,13 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
-from loki_core.kernels.density_constraint import find_multipliers
-from loki_core.kernels.particle_velocities import (
+from loki_core.kernels.particles.density_constraint import find_multipliers
+from loki_core.kernels.particles.particle_velocities import (
     confine_vortices,
     find_vorticity,
     smooth_velocities,
 )
-from loki_core.objects.particle_fluid import (
+from loki_core.objects.particles.particle_fluid import (
     FluidBehavior,
     FluidStep,
     ParticleFluid,

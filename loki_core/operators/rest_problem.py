@@ -33,14 +33,14 @@ from loki_core.constraints.constraint import Constraint, Elements
 from loki_core.constraints.stretching import EdgeConstraint
 from loki_core.data.accessors import Declaration, split_name
 from loki_core.errors import DivergenceError, SetupError, did_you_mean
-from loki_core.kernels.constraint_assembly import (
+from loki_core.kernels.algebra.skyline import factor_bodies, solve_bodies
+from loki_core.kernels.solids.constraint_assembly import (
     close_fixed,
     scatter_elements,
     scatter_forces,
     scatter_matrices,
 )
-from loki_core.kernels.skyline import factor_bodies, solve_bodies
-from loki_core.objects.capabilities import Edges
+from loki_core.objects.basics.capabilities import Edges
 
 Float = NDArray[np.float64]
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration, split_name
-from loki_core.objects.capabilities import Bodies, Joints
+from loki_core.objects.basics.capabilities import Bodies, Joints
 from loki_core.operators.joint_rest import JointRest
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (

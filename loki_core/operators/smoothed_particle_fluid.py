@@ -8,11 +8,11 @@ have brought the particles to x* with v*; rho is density over that at rest.
 
 The first keeps what is dense from getting denser, and its multipliers are a pressure. The second
 takes away what errors have left; it moves particles and gives them no velocity, so mending never
-adds energy. Both are complementarity problems (`kernels/density_constraint.py`), solved by
-projected Jacobi iterations with Chebyshev's acceleration, which measure densities and gradients
+adds energy. Both are complementarity problems (`kernels/particles/density_constraint.py`), solved
+by projected Jacobi iterations with Chebyshev's acceleration, which measure densities and gradients
 anew each time. What they cannot reach, the slow part of the pressure, is found on cells of several
-spacings (`objects/coarse_pressure.py`), so that deep water needs no more of them than shallow. The
-second problem is left without it: there it would mend all at once, with a jolt.
+spacings (`objects/particles/coarse_pressure.py`), so that deep water needs no more of them than
+shallow. The second problem is left without it: there it would mend all at once, with a jolt.
 
 The pressure starts from half of that of the step before, so a liquid at rest needs fewer
 iterations. That is an explicit force, and particles under pressure p vibrate with up to
@@ -20,7 +20,7 @@ omega^2 = 2 * 4.7 p / (rho d^2): it is applied in as many parts as (omega dt)^2 
 one before has led, which is stable at any depth; adaptive substeps keep that number small.
 
 Viscous stress is implicit (conjugate gradients), surface tension explicit
-(`kernels/particle_forces.py`).
+(`kernels/particles/particle_forces.py`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,13 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.data.accessors import Access
-from loki_core.kernels.density_constraint import find_multipliers, sum_density, sum_gradients
-from loki_core.kernels.lagrangian_step import largest_speed
-from loki_core.kernels.particle_forces import (
+from loki_core.kernels.particles.density_constraint import (
+    find_multipliers,
+    sum_density,
+    sum_gradients,
+)
+from loki_core.kernels.particles.lagrangian_step import largest_speed
+from loki_core.kernels.particles.particle_forces import (
     add_tension,
     apply_viscosity,
     find_curvature,
@@ -44,8 +48,8 @@ from loki_core.kernels.particle_forces import (
     smooth_curvature,
     tension_factor,
 )
-from loki_core.objects.coarse_pressure import CoarsePressure
-from loki_core.objects.particle_fluid import (
+from loki_core.objects.particles.coarse_pressure import CoarsePressure
+from loki_core.objects.particles.particle_fluid import (
     BALL,
     LARGEST_EIGENVALUE,
     FluidBehavior,

@@ -1,6 +1,6 @@
 """Turbulence Force: stir a volume by noise that has no divergence.
 
-    f = m w a(x, t),     a = curl psi (kernels/curl_noise.py),     rms |a| = acceleration
+    f = m w a(x, t),     a = curl psi (kernels/gas/curl_noise.py),     rms |a| = acceleration
 
 Octave n has cells of scale / 2^n, a share of roughness^n, and changes in time_scale / 2^(2n/3), as
 eddies of that size turn over. Octaves of less than two voxels cannot be carried by the grid and are
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError, did_you_mean
-from loki_core.kernels.curl_noise import CURL_RMS, WORD, accumulate_curl_noise
-from loki_core.kernels.face_points import fill_face_cells
-from loki_core.kernels.random import random_key
-from loki_core.objects.capabilities import Faces
-from loki_core.objects.stream_on_voxels import StreamOnVoxels
+from loki_core.kernels.basics.random import random_key
+from loki_core.kernels.gas.curl_noise import CURL_RMS, WORD, accumulate_curl_noise
+from loki_core.kernels.gas.face_points import fill_face_cells
+from loki_core.objects.basics.capabilities import Faces
+from loki_core.objects.buckets.stream_on_voxels import StreamOnVoxels
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task

@@ -30,10 +30,10 @@ from loki_core.data.mesh import merge
 from loki_core.data.voxel_field import VoxelField
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from loki_core.objects.capabilities import Gas
-from loki_core.objects.volume import OWN_CHANNELS
-from loki_core.objects.volume_input import cell_positions, in_parts
-from loki_core.objects.volume_topology import around_box
+from loki_core.objects.basics.capabilities import Gas
+from loki_core.objects.gas.volume import OWN_CHANNELS
+from loki_core.objects.gas.volume_input import cell_positions, in_parts
+from loki_core.objects.gas.volume_topology import around_box
 from loki_core.operators.operator import Operator
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
@@ -176,7 +176,7 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
         if self._is_measured(source, velocity):
             self._distance.move_within(wanted)
             return
-        from loki_core.objects.signed_distance import narrow_band
+        from loki_core.objects.colliders.signed_distance import narrow_band
 
         domain = self.target.scope.domain
         moving = source if velocity is None else _with_velocity(source, velocity)
@@ -329,7 +329,7 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
 
 def _rows_of(buckets: Any, wanted: NDArray[np.int32]) -> NDArray[np.int32]:
     """Local rows of the wanted Buckets that are tracked."""
-    from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
+    from loki_core.kernels.buckets.bucket_hash import find_buckets, pack_buckets
 
     rows = find_buckets(*buckets.table, codes=pack_buckets(wanted))
     rows = np.unique(rows[(rows >= 0) & (rows < buckets.local_count)])

@@ -33,11 +33,11 @@ from loki_core.expressions.expression_behavior import (
     ExpressionBehavior,
     channel_kind,
 )
+from loki_core.kernels.buckets.voxel_places import beside
+from loki_core.kernels.gas.mac_grid import SOLID
 from loki_core.kernels.jit import parallel_kernel, prange
-from loki_core.kernels.mac_grid import SOLID
-from loki_core.kernels.voxel_places import beside
-from loki_core.objects.capabilities import Faces, Gas
-from loki_core.objects.volume_input import cell_positions, in_parts
+from loki_core.objects.basics.capabilities import Faces, Gas
+from loki_core.objects.gas.volume_input import cell_positions, in_parts
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 

@@ -17,9 +17,9 @@ import numpy as np
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
-from loki_core.kernels.vorticity import HALO, accumulate_confinement
-from loki_core.objects.capabilities import Faces
-from loki_core.objects.stream_on_voxels import StreamOnVoxels
+from loki_core.kernels.gas.vorticity import HALO, accumulate_confinement
+from loki_core.objects.basics.capabilities import Faces
+from loki_core.objects.buckets.stream_on_voxels import StreamOnVoxels
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.kernels.accumulate import (
+from loki_core.kernels.basics.accumulate import (
     BIN_COUNT,
     LIMB,
     LIMB_BITS,

@@ -1,7 +1,7 @@
 """Action: a deferred operation on one Object; the base of Forces, Constraints and Operators.
 
 An Action says what it needs of its target by a capability, `Action[Gas]`; it acts on the Objects
-that have it (`objects/capabilities.py`).
+that have it (`objects/basics/capabilities.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from loki_core.behavior import Behavior, register_action
 from loki_core.data.accessors import ChannelData, Declaration
-from loki_core.objects.capabilities import Capability
+from loki_core.objects.basics.capabilities import Capability
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import TaskOwner
 from loki_core.sparse_parameters import Resolved

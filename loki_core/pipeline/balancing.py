@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain, owners_by
 from loki_core.data.load_balance import foresee, propose_cuts
-from loki_core.objects.object import Object
-from loki_core.objects.solid_system import SolidSystem
+from loki_core.objects.basics.object import Object
+from loki_core.objects.solids.solid_system import SolidSystem
 from loki_core.parallel.comm import Communicator
 from loki_core.parallel.observed import ObservedCommunicator
 from loki_core.pipeline.action import Action

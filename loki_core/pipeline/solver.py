@@ -32,9 +32,9 @@ from loki_core.errors import (
     SetupError,
     did_you_mean,
 )
-from loki_core.objects.capabilities import Bodies
-from loki_core.objects.object import Object, Scope
-from loki_core.objects.solid_system import SolidSystem
+from loki_core.objects.basics.capabilities import Bodies
+from loki_core.objects.basics.object import Object, Scope
+from loki_core.objects.solids.solid_system import SolidSystem
 from loki_core.parallel.comm import Communicator, world
 from loki_core.parallel.observed import ObservedCommunicator
 from loki_core.pipeline.action import Action

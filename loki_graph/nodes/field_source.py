@@ -15,8 +15,8 @@ import numpy.typing as npt
 from loki_core.behavior import parameter
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
+from loki_core.kernels.basics.noise import curl_noise3
 from loki_core.kernels.jit import parallel_kernel, prange
-from loki_core.kernels.noise import curl_noise3
 from loki_graph.node import Node, Values
 from loki_graph.sockets import Socket
 from loki_graph.voxel_blocks import BLOCK, MAX_VOXELS, voxel_centres

@@ -64,8 +64,8 @@ def scatter(mesh: Mesh, count: int, *, seed: int) -> Points:
         return Points(np.empty((0, 3)))
     if mesh.point_count == 0:
         raise InputError(f"the {mesh.type_name} has no points to scatter over")
-    from loki_core.kernels.emission import fill_uniforms
-    from loki_core.kernels.random import random_key
+    from loki_core.kernels.basics.emission import fill_uniforms
+    from loki_core.kernels.basics.random import random_key
 
     uniforms = np.empty((count, 3))
     fill_uniforms(random_key(seed), np.arange(count, dtype=np.int64), uniforms)

@@ -6,9 +6,9 @@ from typing import Any
 
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.graph import Graph
 from loki_graph.nodes.host_input import HostInput

@@ -6,7 +6,7 @@ from typing import Any
 
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.graph import Graph
 from loki_graph.nodes.host_input import HostInput

@@ -11,8 +11,8 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.curves import CurvesObject
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.sag_free_start import SagFreeStart
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.solver_setup import Group, SolverSetup

@@ -12,10 +12,10 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.curves import CurvesObject
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
+from loki_core.objects.solids.curves import CurvesObject
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.graph import Graph

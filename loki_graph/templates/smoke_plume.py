@@ -6,7 +6,7 @@ from typing import Any
 
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.forces.buoyancy import BuoyancyForce
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.turbulence import TurbulenceForce
 from loki_core.operators.volume_emission import VolumeEmission

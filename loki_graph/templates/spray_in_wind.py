@@ -7,8 +7,8 @@ from typing import Any
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.droplet_collisions import BinaryDropletCollisions
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.solver_setup import Group, SolverSetup

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.position_based_fluid import PositionBasedFluid
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph.graph import Graph

@@ -8,10 +8,10 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.data.mesh import merge
 from loki_core.forces.coupled_drag import CoupledDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
 from loki_core.operators.liquid_sink import LiquidSink
 from loki_core.operators.liquid_source import LiquidSource
 from loki_core.solver_setup import Group, SolverSetup

@@ -135,7 +135,7 @@ def test_the_nearest_group_says_what_particles_are():
 def test_actions_name_capabilities_and_objects_have_all_of_them():
     """No Action asks for a class of Object, and none finds the empty body of a Protocol."""
     from loki_core.behavior import _actions
-    from loki_core.objects import capabilities
+    from loki_core.objects.basics import capabilities
 
     known = {one for one in vars(capabilities).values() if isinstance(one, type)}
     for behavior, action in _actions.items():

@@ -17,7 +17,7 @@ import pytest
 from loki_core.data.points import Points
 from loki_core.errors import InputError
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.bridges.houdini.pdg import loki_wedge

@@ -15,7 +15,7 @@ import numpy as np
 from loki_core.data.points import Points
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.bridges.live.local_server import discovered
 from loki_vfx.serialization.frame_cache import FrameCacheReader

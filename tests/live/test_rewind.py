@@ -11,7 +11,7 @@ import pytest
 
 from loki_core.data.points import Points
 from loki_core.errors import Cancelled
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

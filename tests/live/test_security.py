@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from loki_core.errors import InputError
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.solver_setup import SolverSetup
 from loki_vfx.bridges.live import security

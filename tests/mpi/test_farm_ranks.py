@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import SolverSetup
 from loki_vfx.bridges.live.run_folder import RunFolder

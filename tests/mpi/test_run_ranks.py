@@ -13,7 +13,7 @@ import pytest
 
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.serialization.frame_cache import FrameCacheReader

@@ -13,9 +13,9 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
-from loki_core.objects.capabilities import MovedPoints
-from loki_core.objects.embedding import Embedding
-from loki_core.objects.object import Object
+from loki_core.objects.basics.capabilities import MovedPoints
+from loki_core.objects.basics.object import Object
+from loki_core.objects.solids.embedding import Embedding
 from loki_core.operators.operator import Operator
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage

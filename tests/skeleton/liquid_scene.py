@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from loki_core.data.surface import Surface
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from loki_core.kernels.skyline import envelope_of
+from loki_core.kernels.algebra.skyline import envelope_of
 from loki_core.linear_solvers.body_system import BodySystem
 
 

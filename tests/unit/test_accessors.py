@@ -11,7 +11,7 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.task_notes import Seen, TaskNotes
 from loki_core.errors import AccessError, InputError
-from loki_core.objects.solid_unknowns import SolidUnknowns
+from loki_core.objects.solids.solid_unknowns import SolidUnknowns
 from loki_core.parallel.comm import SERIAL
 from loki_core.parallel.observed import ObservedCommunicator
 

@@ -8,8 +8,8 @@ import pytest
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.errors import SetupError
-from loki_core.objects.advection import advect
-from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, SLIP, Surroundings
+from loki_core.objects.gas.advection import advect
+from loki_core.objects.gas.surroundings import INFLOW, NO_SLIP, OPEN, SLIP, Surroundings
 
 pytestmark = pytest.mark.compiles
 

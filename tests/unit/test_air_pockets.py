@@ -8,7 +8,7 @@ import trimesh
 
 import loki_core as lk
 from loki_core.errors import SetupError
-from loki_core.objects.air_pockets import find_pockets
+from loki_core.objects.liquid.air_pockets import find_pockets
 
 H = 1 / 16
 

@@ -227,7 +227,7 @@ def test_overrides_follow_an_animated_input(scene, kind, parameter, place, unpai
 
 @pytest.mark.parametrize("scene", SCENES)
 def test_what_does_not_change_costs_nothing_and_changes_nothing(scene, unpainted, monkeypatch):
-    from loki_core.objects.object import Object
+    from loki_core.objects.basics.object import Object
 
     taken = []
     for cls in (Object, *_subclasses(Object)):

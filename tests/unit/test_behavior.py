@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -441,3 +442,16 @@ def test_failing_extension_names_file_and_line(tmp_path: Path) -> None:
         load_extensions(file)
     with pytest.raises(SetupError, match="is neither a folder nor a Python file"):
         load_extensions(tmp_path / "nowhere")
+
+
+def test_behaviors_of_rooms_are_found() -> None:
+    # Objects are declared one folder deeper than the others.
+    program = (
+        "from loki_core.behavior import registry\n"
+        "found = {one.__module__.count('.') for one in registry().values()}\n"
+        "print(found, 'Collider' in registry())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split("} ") == ["{2, 3", "True\n"]

@@ -8,7 +8,7 @@ import pytest
 from loki_core.data.bucket_set import BucketSet, Slabs
 from loki_core.data.grid_domain import EMPTY, FINER, BoundaryCondition, GridDomain
 from loki_core.errors import LokiError
-from loki_core.kernels.bucket_hash import find_buckets, pack_buckets
+from loki_core.kernels.buckets.bucket_hash import find_buckets, pack_buckets
 from loki_core.parallel.comm import SerialCommunicator
 
 OFFSETS = [(n // 9 - 1, n // 3 % 3 - 1, n % 3 - 1) for n in range(27)]

@@ -7,8 +7,8 @@ import pytest
 
 import loki_core as lk
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
-from loki_core.kernels.smoothing import prototype
-from loki_core.objects.coarse_pressure import CELL, CoarsePressure
+from loki_core.kernels.particles.smoothing import prototype
+from loki_core.objects.particles.coarse_pressure import CELL, CoarsePressure
 from tests.particle_fluids import G, block, fluid, radius_of, read
 
 D, SUPPORT = 0.1, 2.0

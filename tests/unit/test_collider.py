@@ -12,7 +12,7 @@ from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
 from loki_core.keyframes import Keyframes
-from loki_core.objects.collider import Collider, ColliderField
+from loki_core.objects.colliders.collider import Collider, ColliderField
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 from tests.mpi.scripts.collider_scene import (
@@ -244,7 +244,7 @@ def test_bad_streams_are_named(air):
 
 
 def test_a_channel_that_may_be_missing():
-    from loki_core.objects.signed_distance import painted_channels
+    from loki_core.objects.colliders.signed_distance import painted_channels
     from loki_graph.nodes.shape_source import unit_sphere
 
     ball = unit_sphere(8, 4)

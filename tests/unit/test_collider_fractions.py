@@ -10,10 +10,10 @@ from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.surface import Surface
 from loki_core.errors import SetupError
-from loki_core.kernels.open_parts import open_part
-from loki_core.kernels.solid_fractions import open_area
-from loki_core.objects.collider import add_solids
-from loki_core.objects.signed_distance import narrow_band
+from loki_core.kernels.colliders.open_parts import open_part
+from loki_core.kernels.colliders.solid_fractions import open_area
+from loki_core.objects.colliders.collider import add_solids
+from loki_core.objects.colliders.signed_distance import narrow_band
 
 pytestmark = pytest.mark.compiles
 

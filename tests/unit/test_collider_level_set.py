@@ -9,8 +9,8 @@ import loki_core as lk
 from loki_core.behavior import isolated_registry
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, SetupError
-from loki_core.objects.body_collider import colliders_of
-from loki_core.objects.level_set_mesh import collider_mesh
+from loki_core.objects.colliders.body_collider import colliders_of
+from loki_core.objects.colliders.level_set_mesh import collider_mesh
 from loki_core.solver_setup import SolverSetup
 from loki_vfx.serialization.volumes import read_vdb, write_vdb
 from tests.mpi.scripts.collider_scene import define_air, level_set_ball

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from loki_core.errors import InputError
-from loki_core.objects import collider
-from loki_core.objects.collider import Collider
+from loki_core.objects.colliders import collider
+from loki_core.objects.colliders.collider import Collider
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 from tests.unit.test_pressure import ball

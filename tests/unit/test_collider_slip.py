@@ -7,7 +7,7 @@ import pytest
 
 import loki_core as lk
 from loki_core.constraints.viscosity import ViscosityMaterial
-from loki_core.objects.collider import Collider
+from loki_core.objects.colliders.collider import Collider
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.volume_scene import VolumeScene
 
@@ -106,7 +106,7 @@ def test_a_wall_that_slips_stops_no_gas_and_one_that_holds_does():
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_every_face_has_what_the_nearest_solid_does(order):
-    from loki_core.kernels.extension import HOLDS, SLIPS
+    from loki_core.kernels.gas.extension import HOLDS, SLIPS
 
     balls = {"left": (0.3, 0.5, 0.25), "right": (0.7, 0.5, 0.25)}
     kinds = {"left": "slip", "right": "no_slip"}

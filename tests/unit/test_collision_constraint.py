@@ -8,7 +8,7 @@ import trimesh
 
 import loki_core as lk
 from loki_core.constraints.contact_detection import find_sites
-from loki_core.objects.body_collider import colliders_of
+from loki_core.objects.colliders.body_collider import colliders_of
 
 pytestmark = pytest.mark.compiles
 

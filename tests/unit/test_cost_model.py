@@ -11,8 +11,8 @@ import loki_core as lk
 from loki_core.data.cost_model import BUCKET_COST, bucket_costs
 from loki_core.errors import SetupError
 from loki_core.forces.gravity import GravityAction
-from loki_core.objects.curves import Rods
-from loki_core.objects.particles import Particles
+from loki_core.objects.particles.particles import Particles
+from loki_core.objects.solids.curves import Rods
 from loki_core.parallel.comm import SerialCommunicator
 from loki_core.parallel.observed import ObservedCommunicator
 

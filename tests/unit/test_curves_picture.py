@@ -12,7 +12,6 @@ from loki_core.data.curves import Curves
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from loki_core.kernels import strand_raster
 from loki_core.kernels.jit import set_thread_count, thread_count
 from loki_vfx.bridges.standalone.curves_picture import (
     SAMPLES,
@@ -20,6 +19,7 @@ from loki_vfx.bridges.standalone.curves_picture import (
     gather_strands,
     paint_curves,
 )
+from loki_vfx.bridges.standalone.kernels import strand_raster
 from loki_vfx.bridges.standalone.volume_picture import Surfaces, View
 
 pytestmark = pytest.mark.compiles

@@ -9,8 +9,8 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.errors import SetupError
 from loki_core.keyframes import Keyframes
-from loki_core.objects.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP, Surroundings
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.surroundings import INFLOW, NO_SLIP, OPEN, PERIODIC, SLIP, Surroundings
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

@@ -7,7 +7,8 @@ import pytest
 
 import loki_core as lk
 from loki_core.errors import DivergenceError
-from loki_core.kernels.droplet_collisions import (
+from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_core.kernels.particles.droplet_collisions import (
     BOUNCE,
     COALESCENCE,
     REFLEXION,
@@ -19,14 +20,13 @@ from loki_core.kernels.droplet_collisions import (
     weber_reflexion,
     weber_stretching,
 )
-from loki_core.kernels.droplet_search import (
+from loki_core.kernels.particles.droplet_search import (
     LANES,
     RADIUS,
     ContactSearch,
     build_tree,
     contact_time,
 )
-from loki_core.kernels.jit import set_thread_count, thread_count
 from loki_core.operators.droplet_collisions import BinaryDropletCollisions
 
 TENSION, DENSITY, R = 0.0728, 1000.0, 5e-4

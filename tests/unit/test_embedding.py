@@ -9,7 +9,7 @@ from loki_core.data.accessors import Access, Declaration
 from loki_core.data.grid_domain import GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import InputError
-from loki_core.objects.embedding import Embedding
+from loki_core.objects.solids.embedding import Embedding
 
 
 @pytest.fixture

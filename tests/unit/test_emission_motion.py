@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loki_core.keyframes import Keyframes
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

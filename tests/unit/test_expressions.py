@@ -24,8 +24,8 @@ from loki_core.expressions import (
     generate_source,
 )
 from loki_core.kernels import jit
-from loki_core.kernels.noise import curl_noise3, noise3
-from loki_core.kernels.random import random_key, uniform
+from loki_core.kernels.basics.noise import curl_noise3, noise3
+from loki_core.kernels.basics.random import random_key, uniform
 
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = {

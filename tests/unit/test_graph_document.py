@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from loki_core.errors import FormatError, GraphError, LokiError
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph import Graph, load_document_file, read_graph, write_graph

@@ -12,7 +12,7 @@ from loki_core.data.points import Points
 from loki_core.errors import GraphError, InputError
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.parallel.comm import Communicator, world
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import Group, SolverSetup

@@ -11,7 +11,7 @@ from loki_core.behavior import parameter
 from loki_core.errors import GraphError
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.solver_setup import Group, SolverSetup
 from loki_graph import (
     Graph,

@@ -16,7 +16,7 @@ from loki_core.data.grid_domain import (
 )
 from loki_core.data.points import Points
 from loki_core.errors import InputError, SetupError
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.parallel.comm import SerialCommunicator
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

@@ -30,7 +30,7 @@ def test_the_book_names_kernels_and_behaviors_that_are_there():
 
 
 def test_a_setup_needs_what_its_behaviors_need():
-    gravity, curves = "loki_core.forces.gravity", "loki_core.objects.curves"
+    gravity, curves = "loki_core.forces.gravity", "loki_core.objects.solids.curves"
     assert set(entries_for([gravity])) < set(entries_for([gravity, curves]))
     assert not any("liquid" in entry.kernel for entry in entries_for([gravity, curves]))
 

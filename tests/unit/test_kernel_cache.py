@@ -1,11 +1,15 @@
 """Where compiled kernels are kept: a place that changes with all that they are made of."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
-from loki_core.kernels import jit, kernel_cache, liquid_cells, mac_grid
+import pytest
+
+from loki_core.kernels import kernel_cache
+from loki_core.kernels.liquid import liquid_cells
 
 ROOT = Path(__file__).parents[2]
 
@@ -18,19 +22,42 @@ def test_a_kernel_file_is_followed_through_its_imports():
     assert "marching_cubes.py" not in found
 
 
-def test_the_digest_follows_what_is_imported(tmp_path, monkeypatch):
-    for module in (jit, kernel_cache, mac_grid):
-        source = Path(module.__file__)
-        (tmp_path / source.name).write_bytes(source.read_bytes())
+@pytest.mark.parametrize(
+    "words",
+    [
+        "from loki_core.kernels.gas.mac_grid import FLUID\n",
+        "from loki_core.kernels.gas import mac_grid\n",
+        "from loki_core.kernels.gas import (\n    traces,\n    mac_grid as grid,\n)\n",
+    ],
+)
+def test_the_digest_follows_what_is_imported_from_a_room(tmp_path, monkeypatch, words):
+    kernels = tmp_path / "loki_core" / "kernels"
+    (kernels / "gas").mkdir(parents=True)
+    monkeypatch.setattr(kernel_cache, "__file__", str(kernels / "kernel_cache.py"))
+    for path in (kernels / "jit.py", kernels / "gas" / "mac_grid.py"):
+        path.write_text("x = 0\n", encoding="utf-8")
     file = tmp_path / "own.py"
-    file.write_text("from loki_core.kernels.mac_grid import FLUID\n", encoding="utf-8")
-    monkeypatch.setattr(kernel_cache, "__file__", str(tmp_path / "kernel_cache.py"))
-    before = kernel_cache.sources_digest.__wrapped__(str(file))
-    (tmp_path / "unrelated.py").write_text("x = 1\n", encoding="utf-8")
-    assert kernel_cache.sources_digest.__wrapped__(str(file)) == before
-    with (tmp_path / "mac_grid.py").open("a", encoding="utf-8") as source:
-        source.write("# changed\n")
-    assert kernel_cache.sources_digest.__wrapped__(str(file)) != before
+    file.write_text(words, encoding="utf-8")
+    digest = kernel_cache.sources_digest.__wrapped__
+    before = digest(str(file))
+    (kernels / "gas" / "unrelated.py").write_text("x = 1\n", encoding="utf-8")
+    assert digest(str(file)) == before
+    room = kernels / "gas" / "mac_grid.py"
+    room.write_text("from loki_core.kernels.jit import device\n", encoding="utf-8")
+    changed = digest(str(file))
+    assert changed != before
+    (kernels / "jit.py").write_text("x = 2\n", encoding="utf-8")
+    assert digest(str(file)) != changed
+
+
+def test_every_kernel_follows_all_the_kernels_that_it_names():
+    rooms = [path for path in (ROOT / "loki_core" / "kernels").rglob("*.py") if path.stem[0] != "_"]
+    rooms += (ROOT / "bridges" / "standalone" / "kernels").glob("[!_]*.py")
+    assert len(rooms) > 90
+    for path in rooms:
+        found = kernel_cache._imported_sources(path, set())
+        imported = re.findall(r"kernels(?:\.\w+)*\.(\w+) import", path.read_text(encoding="utf-8"))
+        assert {f"{name}.py" for name in imported} <= {file.name for file in found}, path
 
 
 def test_two_copies_of_a_source_share_what_either_compiled(tmp_path):

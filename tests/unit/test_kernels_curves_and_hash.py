@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from loki_core.errors import InputError
-from loki_core.kernels import bucket_hash, space_filling_curve
-from loki_core.kernels.hilbert_tables import cell_order, curve_tables
+from loki_core.kernels.basics import space_filling_curve
+from loki_core.kernels.basics.hilbert_tables import cell_order, curve_tables
+from loki_core.kernels.buckets import bucket_hash
 
 CURVES = ("morton", "hilbert")
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loki_core.kernels.jit import kernel
-from loki_core.kernels.lanes import (
+from loki_core.kernels.basics.lanes import (
     LANES,
     append_lanes,
     at_least,
@@ -21,6 +20,7 @@ from loki_core.kernels.lanes import (
     store_lanes_of,
     sum_of_lanes,
 )
+from loki_core.kernels.jit import kernel
 
 
 @kernel

@@ -5,14 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loki_core.kernels import bucket_hash, jit, space_filling_curve
-from loki_core.kernels.particle_sort import (
+from loki_core.kernels import jit
+from loki_core.kernels.basics import space_filling_curve
+from loki_core.kernels.basics.reorder import reorder_channel
+from loki_core.kernels.buckets import bucket_hash
+from loki_core.kernels.buckets.particle_sort import (
     PositionRangeError,
     bucket_codes_of,
     cell_coords_of,
     sort_particles,
 )
-from loki_core.kernels.reorder import reorder_channel
 
 
 def expected_order(position, ids, bucket_size, curve, mask=None):

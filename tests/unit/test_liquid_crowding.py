@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import loki_core as lk
-from loki_core.objects.liquid_crowding import shake_apart
+from loki_core.objects.liquid.liquid_crowding import shake_apart
 from tests.unit.test_hybrid import H, box, drops, tank
 
 FULL = 8  # particles of a voxel

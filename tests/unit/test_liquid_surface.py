@@ -10,11 +10,11 @@ from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import SetupError
 from loki_core.forces.gravity import GravityForce
+from loki_core.kernels.buckets.marching_cubes import triangle_table
 from loki_core.kernels.jit import set_thread_count, thread_count
-from loki_core.kernels.marching_cubes import triangle_table
-from loki_core.objects.collider import Collider
-from loki_core.objects.hybrid import HybridObject
-from loki_core.objects.liquid_surface import LiquidSurface
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.liquid.hybrid import HybridObject
+from loki_core.objects.liquid.liquid_surface import LiquidSurface
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.serialization.vdb_sequence import grids_of

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from loki_core.kernels.mac_grid import (
+from loki_core.kernels.gas.mac_grid import (
     AMBIENT,
     FLUID,
     SOLID,

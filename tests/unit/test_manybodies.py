@@ -237,7 +237,7 @@ def test_stiff_ties_are_solved_directly_for_the_rest_of_the_frame(monkeypatch):
     """Ties of 1e6 m/h^2 are beyond the patience of iterations; the next frame tries them again."""
     import loki_core as lk
 
-    monkeypatch.setattr("loki_core.objects.solid_system.PATIENCE", 100)
+    monkeypatch.setattr("loki_core.objects.solids.solid_system.PATIENCE", 100)
 
     strands, points = 30, 12
     place = np.zeros((strands, points, 3))

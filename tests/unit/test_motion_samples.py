@@ -10,8 +10,8 @@ import loki_core as lk
 from loki_core.behavior import isolated_registry
 from loki_core.data.mesh import merge
 from loki_core.errors import Cancelled, DivergenceError, InputError
-from loki_core.objects.collider import Collider
-from loki_core.objects.motion import PathInFrame, motion_samples
+from loki_core.objects.basics.motion import PathInFrame, motion_samples
+from loki_core.objects.colliders.collider import Collider
 from loki_core.solver_setup import Group, SolverSetup
 from tests.mpi.scripts.collider_scene import define_air
 from tests.mpi.scripts.motion_scene import (

@@ -20,7 +20,7 @@ def volume(solver):
 
 def liquid_cells(solver):
     """Heights of cells that are liquid [m], and the kinetic energy of their faces."""
-    from loki_core.kernels.mac_grid import FLUID
+    from loki_core.kernels.gas.mac_grid import FLUID
 
     water = solver.object("Water")
     grid = water.volume

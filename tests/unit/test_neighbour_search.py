@@ -9,9 +9,9 @@ from scipy.spatial import cKDTree
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.errors import DivergenceError, InputError
+from loki_core.kernels.basics.lanes import LANES
 from loki_core.kernels.jit import set_thread_count
-from loki_core.kernels.lanes import LANES
-from loki_core.objects.neighbour_search import NeighbourSearch
+from loki_core.objects.particles.neighbour_search import NeighbourSearch
 
 RANDOM = np.random.default_rng(3)
 

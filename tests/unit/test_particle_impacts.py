@@ -7,7 +7,7 @@ import pytest
 
 import loki_core as lk
 from loki_core.data.grid_domain import GridDomain
-from loki_core.objects.body_collider import resolution_for
+from loki_core.objects.colliders.body_collider import resolution_for
 from loki_vfx.bridges.standalone.checking import check_scene
 from loki_vfx.bridges.standalone.scene import Scene
 from tests.particle_fluids import box_mesh

@@ -10,8 +10,8 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
-from loki_core.objects.particle_source import places_on
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particle_source import places_on
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 

@@ -9,8 +9,8 @@ import trimesh
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.data.surface import Surface
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loki_core.kernels.noise import curl_noise3, noise3, noise_with_gradient
-from loki_core.kernels.random import philox, random_key, uniform
+from loki_core.kernels.basics.noise import curl_noise3, noise3, noise_with_gradient
+from loki_core.kernels.basics.random import philox, random_key, uniform
 
 COUNT = 20_000
 

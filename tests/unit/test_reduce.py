@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from loki_core.kernels.accumulate import RUN, sum_limbs
+from loki_core.kernels.basics.accumulate import RUN, sum_limbs
 from loki_core.parallel.comm import SERIAL
 from loki_core.parallel.reduce import (
     exact_sum,

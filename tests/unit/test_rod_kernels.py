@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from loki_core.kernels.jit import set_thread_count, thread_count
-from loki_core.kernels.rod_curvature import scatter_curvatures
-from loki_core.kernels.rod_frames import (
+from loki_core.kernels.solids.rod_curvature import scatter_curvatures
+from loki_core.kernels.solids.rod_frames import (
     material_frames,
     move_frames,
     reference_twist,
     start_frames,
 )
-from loki_core.kernels.rod_strains import (
+from loki_core.kernels.solids.rod_strains import (
     bending_strains,
     bending_strains_only,
     stretching_strains,

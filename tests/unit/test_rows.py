@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loki_core.kernels import rows
-from loki_core.kernels.jit import kernel
-from loki_core.kernels.rows import (
+from loki_core.kernels.basics import rows
+from loki_core.kernels.basics.rows import (
     LANES,
     bits,
     choose,
@@ -29,6 +28,7 @@ from loki_core.kernels.rows import (
     total,
     within,
 )
+from loki_core.kernels.jit import kernel
 
 pytestmark = pytest.mark.compiles
 

@@ -16,7 +16,7 @@ from loki_core.errors import ScheduleError
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.pipeline.schedule import build_schedule
 from loki_core.pipeline.solver import Solver

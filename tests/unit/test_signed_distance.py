@@ -11,9 +11,9 @@ from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError, SetupError
-from loki_core.kernels.bucket_hash import pack_buckets
-from loki_core.objects.signed_distance import narrow_band
-from loki_core.objects.triangles import Triangles
+from loki_core.kernels.buckets.bucket_hash import pack_buckets
+from loki_core.objects.colliders.signed_distance import narrow_band
+from loki_core.objects.colliders.triangles import Triangles
 
 pytestmark = pytest.mark.compiles
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from loki_core.kernels.jit import set_thread_count, thread_count
-from loki_core.kernels.skyline import (
+from loki_core.kernels.algebra.skyline import (
     dot_bodies,
     envelope_of,
     factor_bodies,
     multiply_bodies,
     solve_bodies,
 )
+from loki_core.kernels.jit import set_thread_count, thread_count
 from tests.unit.body_systems import dense, full_first, random_values, rod_first, shape
 
 RNG = np.random.default_rng(11)

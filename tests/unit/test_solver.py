@@ -22,7 +22,7 @@ from loki_core.forces.force import Force
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.operator import Operator
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.pipeline.repartition import state_for_rank

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from loki_core.errors import SetupError
-from loki_core.kernels.curl_noise import CURL_RMS, WORD
-from loki_core.kernels.noise import GRADIENT_SCALE, noise_with_gradient
-from loki_core.kernels.random import random_key
+from loki_core.kernels.basics.noise import GRADIENT_SCALE, noise_with_gradient
+from loki_core.kernels.basics.random import random_key
+from loki_core.kernels.gas.curl_noise import CURL_RMS, WORD
 from loki_core.operators.turbulence import TurbulenceForce
 from tests.skeleton.volume_scene import VolumeScene
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from loki_core.data.mesh import merge
 from loki_core.linear_solvers.unheld_parts import LARGEST_PARTS, constant_of, hold_unheld_parts
-from loki_core.objects.collider import Collider
+from loki_core.objects.colliders.collider import Collider
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.floating_body import announce

@@ -8,7 +8,7 @@ from scipy.sparse import csr_matrix
 
 from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.errors import DivergenceError, SetupError
-from loki_core.objects.collider import Collider
+from loki_core.objects.colliders.collider import Collider
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.stages import Stage
 from tests.skeleton.floating_body import announce

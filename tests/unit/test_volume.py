@@ -19,8 +19,8 @@ from loki_core.forces.buoyancy import BuoyancyForce
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.volume_expression import VolumeExpression

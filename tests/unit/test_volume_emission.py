@@ -11,7 +11,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError, LokiError, SetupError
 from loki_core.keyframes import Keyframes
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage
@@ -208,7 +208,7 @@ def test_a_source_across_a_periodic_side_emits_on_both_ends():
 def test_what_a_source_stamps_on_faces_does_not_depend_on_how_buckets_are_grouped(monkeypatch):
     # A source that ends where a Bucket does: its last faces belong to the next Bucket, whose cells
     # it does not cover. On other ranks Buckets come in other groups.
-    from loki_core.objects import volume_input
+    from loki_core.objects.gas import volume_input
 
     ends = []
     for group in (1, 256):

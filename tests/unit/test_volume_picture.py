@@ -10,9 +10,9 @@ import pytest
 
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
-from loki_core.kernels import ray_march, ray_surfaces
 from loki_core.kernels.jit import set_thread_count, thread_count
 from loki_vfx.bridges.standalone import volume_fields
+from loki_vfx.bridges.standalone.kernels import ray_march, ray_surfaces
 from loki_vfx.bridges.standalone.volume_fields import DenseField, gather_smoke, joined, refined
 from loki_vfx.bridges.standalone.volume_picture import Surfaces, View, paint_volumes, sort_volumes
 

@@ -14,8 +14,8 @@ from loki_core.errors import DivergenceError
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force_density_field import ForceDensityField
 from loki_core.keyframes import Keyframes
-from loki_core.objects.collider import Collider
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.volume_expression import VolumeExpression
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

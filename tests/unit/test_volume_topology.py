@@ -9,15 +9,15 @@ from loki_core.constraints.pressure import PressureMaterial
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.data.points import Points
 from loki_core.errors import InputError, LokiError, SetupError
-from loki_core.objects.particles import ParticleObject
-from loki_core.objects.volume import VolumeObject
-from loki_core.objects.volume_topology import (
+from loki_core.objects.gas.volume import VolumeObject
+from loki_core.objects.gas.volume_topology import (
     Regions,
     around_box,
     lattice_of,
     same_buckets,
     whole_box,
 )
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.pipeline.solver import Solver

@@ -7,8 +7,8 @@ import pytest
 
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.keyframes import Keyframes
-from loki_core.objects.collider import Collider
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup

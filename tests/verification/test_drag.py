@@ -9,7 +9,7 @@ from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.forces.fluid_drag import LAWS, FluidDragForce, accumulate_drag
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 

@@ -8,7 +8,7 @@ import pytest
 from loki_core.data.points import Points
 from loki_core.data.voxels import Voxels
 from loki_core.forces.force_density_field import ForceDensityField
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 

@@ -10,7 +10,7 @@ import pytest
 
 from loki_core.data.points import Points
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
 

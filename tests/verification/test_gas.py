@@ -13,7 +13,7 @@ from loki_core.data.voxels import Voxels
 from loki_core.forces.buoyancy import BuoyancyForce
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.force_density_field import ForceDensityField
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.domain_boundary import DomainBoundary
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.pipeline.solver import Solver

@@ -9,7 +9,7 @@ from loki_core.data.points import Points
 from loki_core.errors import ExpressionError, LokiError, SetupError
 from loki_core.forces.gravity import GravityForce
 from loki_core.keyframes import Keyframes
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import USER_STAGES

@@ -11,8 +11,8 @@ import numpy as np
 
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.grid_domain import BoundaryCondition, GridDomain
-from loki_core.objects.advection import advect
-from loki_core.objects.surroundings import Surroundings
+from loki_core.objects.gas.advection import advect
+from loki_core.objects.gas.surroundings import Surroundings
 from loki_core.parallel.comm import one_fails_all_fail, world
 
 SIDES = ("periodic", "periodic", "wall", "wall", "open", "inflow")

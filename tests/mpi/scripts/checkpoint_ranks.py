@@ -15,7 +15,7 @@ from loki_core.data.points import Points
 from loki_core.errors import Cancelled
 from loki_core.forces.fluid_drag import FluidDragForce
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.particle_expression import ParticleExpression
 from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.repartition import state_for_rank

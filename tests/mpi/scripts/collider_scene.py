@@ -15,9 +15,9 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.discrete_volume import DiscreteVolume
 from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
-from loki_core.objects.capabilities import Faces
-from loki_core.objects.collider import Collider, add_solids
-from loki_core.objects.object import Object
+from loki_core.objects.basics.capabilities import Faces
+from loki_core.objects.basics.object import Object
+from loki_core.objects.colliders.collider import Collider, add_solids
 from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.solver import Solver
 from loki_core.pipeline.stages import Stage

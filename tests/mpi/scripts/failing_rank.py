@@ -10,7 +10,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.points import Points
 from loki_core.errors import DivergenceError, InputError
 from loki_core.forces.gravity import GravityForce
-from loki_core.objects.particles import ParticleObject
+from loki_core.objects.particles.particles import ParticleObject
 from loki_core.operators.operator import Operator
 from loki_core.parallel.comm import one_fails_all_fail, world
 from loki_core.pipeline.solver import Solver

@@ -13,7 +13,7 @@ import numpy as np
 import loki_core as lk
 from loki_core.constraints.attachment import AttachmentAction
 from loki_core.errors import DivergenceError
-from loki_core.objects.solid_system import SolidSystem
+from loki_core.objects.solids.solid_system import SolidSystem
 from loki_core.parallel.comm import one_fails_all_fail, world
 
 

@@ -20,8 +20,8 @@ from loki_core.constraints.viscosity import ViscosityMaterial
 from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_core.forces.buoyancy import BuoyancyForce
-from loki_core.objects.collider import Collider
-from loki_core.objects.volume import VolumeObject
+from loki_core.objects.colliders.collider import Collider
+from loki_core.objects.gas.volume import VolumeObject
 from loki_core.operators.dissipation import DissipationOperator
 from loki_core.operators.volume_emission import VolumeEmission
 from loki_core.operators.vorticity_confinement import VorticityConfinementOperator

@@ -1,0 +1,1 @@
+"""Kernels of pictures: they are no part of the solver."""

@@ -1,0 +1,1 @@
+"""Kernels that know no subject: small vectors, eight lanes, random numbers, curves, rows."""

@@ -1,0 +1,1 @@
+"""Kernels on sparse blocks of voxels: tables of them, samples, sorting into them."""

@@ -1,0 +1,1 @@
+"""Kernels of meshes: distances, and what of cells and faces they close."""

@@ -1,0 +1,1 @@
+"""Kernels on staggered grids: advection, cells and faces, turbulence."""

@@ -1,0 +1,1 @@
+"""Kernels of liquids of particles on a grid, and of their surface."""

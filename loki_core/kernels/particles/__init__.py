@@ -1,0 +1,1 @@
+"""Kernels of particles: neighbours, fluids made of them, droplets."""

@@ -1,0 +1,1 @@
+"""Kernels of bodies: strains, frames, and the system that joins them."""

@@ -1,0 +1,1 @@
+"""What all Objects have in common."""

@@ -1,0 +1,1 @@
+"""Objects and voxels: streams sampled, and surfaces found on them."""

@@ -1,0 +1,1 @@
+"""Meshes and level sets that others cannot enter."""

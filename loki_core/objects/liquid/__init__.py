@@ -1,0 +1,1 @@
+"""Liquids of particles on a grid."""

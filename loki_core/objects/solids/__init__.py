@@ -1,0 +1,1 @@
+"""Objects whose points belong to bodies, and the system that joins them."""

@@ -1,0 +1,294 @@
+"""Anchors: points on Objects or on host geometry, with a frame, that Constraints can hold on to.
+
+    x = sum_k w_k x_k,    F: three axes;    dx and the turn dphi of F from changes of unknowns
+
+A Constraint between any two kinds of geometry needs only that: places, frames, and the chain rule
+back to the unknowns (dF = dphi x F). A strand's anchor lies on an edge and has the material frame
+of the edge, so it has seven unknowns: x_a, theta, x_b. A particle has the three of its place, and
+the world's axes for a frame. Host geometry is animated and has none; its frame is that of a
+triangle (first edge, normal), of an edge carried without twist, or for bare points the world's
+axes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.data.curves import Curves
+from loki_core.data.particle_directory import GatherPlan, ParticleDirectory
+from loki_core.data.points import Points
+from loki_core.data.surface import Surface
+from loki_core.data.wireframe import Wireframe
+from loki_core.errors import InputError
+from loki_core.kernels.solids.attachments import carry_directors, chain_to_edges, edge_axes
+from loki_core.objects.basics.motion import PathInFrame, motion_samples
+from loki_core.pipeline.task import Step
+
+Int64 = NDArray[np.int64]
+Float = NDArray[np.float64]
+
+
+def curve_edges(offsets: NDArray[Any], closed: NDArray[np.bool_]) -> Int64:
+    """Points of every edge of curves, in the order of a Curves Object, shape [edges, 2]."""
+    sizes = np.diff(offsets).astype(np.int64)
+    counts = sizes - 1 + (closed & (sizes > 2))
+    curve = np.repeat(np.arange(len(sizes)), counts)
+    local = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+    first = offsets[curve].astype(np.int64)
+    return np.stack((first + local, first + (local + 1) % sizes[curve]), axis=1)
+
+
+class EdgeAnchors:
+    """Points on edges of a Curves Object, on any rank. Making one is collective.
+
+    Args:
+        rods: The Object.
+        edges: Ids of the edges, [n].
+        vertices: Ids of their ends, [n, 2].
+        weights: Shares of the ends, [n, 2].
+    """
+
+    dof_count = 7
+
+    def __init__(self, rods: Any, edges: Int64, vertices: Int64, weights: Float) -> None:
+        self.rods = rods
+        self.weights = weights
+        self.second = np.ascontiguousarray(weights[:, 1])
+        self._vertex_plan = _plan(rods.particles, vertices.reshape(-1))
+        self._edge_plan = _plan(rods.edges, edges)
+
+    def dofs(self, first_row: int) -> Int64:
+        """Global numbers of their unknowns, [n, 7], given that of the rank's first. Collective."""
+        start = first_row + self.rods.first_dof
+        particles = self._vertex_plan.gather(start + self.rods.particle_dof).reshape(-1, 2)
+        angles = self._edge_plan.gather(start + self.rods.edge_dof)
+        three = np.arange(3)
+        return np.concatenate(
+            (particles[:, :1] + three, angles[:, None], particles[:, 1:] + three), axis=1
+        )
+
+    def locate(self) -> tuple[Float, Float]:
+        """Places [n, 3] and axes [n, 3, 3] as the strands are now. Collective."""
+        edges = self.rods.edges
+        place = self.interpolate(self.rods.particles.local("position"))
+        names = ("tangent", "reference", "angle", "length")
+        found = self._edge_plan.gather(np.column_stack([edges.local(name) for name in names]))
+        self._tangent = np.ascontiguousarray(found[:, 0:3])
+        reference = np.ascontiguousarray(found[:, 3:6])
+        length = found[:, 7]
+        self._inverse_length = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0.0)
+        axes = np.empty((len(found), 3, 3))
+        edge_axes(self._tangent, reference, np.ascontiguousarray(found[:, 6]), axes)
+        return place, axes
+
+    def interpolate(self, values: Float) -> Float:
+        """A quantity of local vertices [count, ...] at the anchors. Collective."""
+        ends = self._vertex_plan.gather(values)
+        ends = ends.reshape(-1, 2, *values.shape[1:])
+        mixed: Float = np.einsum("nk,nk...->n...", self.weights, ends)
+        return mixed
+
+    def chain(
+        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
+    ) -> None:
+        """Write derivatives by the unknowns, from `first` on, where `locate` was called last."""
+        chain_to_edges(
+            by_place, by_turn, sign, self.second, self._tangent, self._inverse_length, gradient,
+            first,
+        )  # fmt: skip
+
+
+class PointAnchors:
+    """Particles that have joined the solids, on any rank. Making one is collective.
+
+    Args:
+        item: The Object.
+        ids: Of the particles, [n].
+    """
+
+    dof_count = 3
+
+    def __init__(self, item: Any, ids: Int64) -> None:
+        self.item, self.ids = item, ids
+        self._plan = _plan(item.particles, ids)
+
+    def find_rows(self) -> None:
+        """Find out where the particles are, after they changed places. Collective."""
+        if self._plan.layout_version != self.item.particles.layout_version:
+            self._plan = _plan(self.item.particles, self.ids)
+
+    def dofs(self, first_row: int) -> Int64:
+        """Global numbers of their unknowns, [n, 3], given that of the rank's first. Collective."""
+        first = self._plan.gather(first_row + self.item.first_dof + self.item.particle_dof)
+        numbers: Int64 = first[:, None] + np.arange(3)
+        return numbers
+
+    def locate(self) -> tuple[Float, Float]:
+        """Places [n, 3] as the particles are now, and axes [n, 3, 3]. Collective."""
+        place = self.interpolate(self.item.particles.local("position"))
+        return place, np.broadcast_to(np.eye(3), (len(self.ids), 3, 3)).copy()
+
+    def interpolate(self, values: Float) -> Float:
+        """A quantity of local particles [count, ...] at the anchors. Collective."""
+        return self._plan.gather(values)
+
+    def chain(
+        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
+    ) -> None:
+        """Write derivatives by the unknowns, from `first` on; the axes do not turn."""
+        gradient[:, :, first : first + 3] = sign * by_place
+
+
+class HostGeometry:
+    """An input stream in motion, between the frames as `objects/basics/motion.py` says.
+
+    Args:
+        owner: An Object, whose scope knows the inputs of the present frame.
+        name: The stream.
+        label: What messages call it.
+    """
+
+    def __init__(self, owner: Any, name: str, *, label: str) -> None:
+        self.owner, self.name, self.label = owner, name, label
+        self._frame = owner.scope.settings.start_frame
+        self.stream = self._start_stream = owner.scope.inputs[name]
+        self.primitives = host_primitives(self.stream, label=label)
+        self.before = self.after = self._placed(self.stream.positions)
+
+    def _placed(self, positions: NDArray[Any]) -> Float:
+        places: Float = self.owner.scope.domain.to_relative(np.asarray(positions, np.float64))
+        return places
+
+    def at(self, step: Step, *, end: bool) -> Float:
+        """Places of all points at the start or the end of a step, [points, 3]."""
+        if step.frame != self._frame:
+            self._frame = step.frame
+            self.before = self.after
+            stream = self.owner.scope.inputs[self.name]
+            if stream is not self.stream:
+                self._take(stream)
+        settings = self.owner.scope.settings
+        elapsed = step.time + (step.dt if end else 0.0) - settings.time_of_frame(step.frame - 1)
+        path = PathInFrame(self.before, self.after, self._samples(), place=self._placed)
+        before, after, part = path.piece(min(1.0, max(0.0, elapsed / settings.frame_duration)))
+        places: Float = (1.0 - part) * before + part * after
+        return places
+
+    def _samples(self) -> list[NDArray[Any]]:
+        stream = self.owner.scope.inputs[self.name]  # of this frame, after a restart too
+        return [] if stream is self._start_stream else motion_samples(stream, label=self.label)
+
+    def _take(self, stream: Any) -> None:
+        primitives = host_primitives(stream, label=self.label)
+        if stream.point_count != self.stream.point_count or not np.array_equal(
+            primitives, self.primitives
+        ):
+            raise InputError(
+                f"{self.label} has {stream.point_count} points and {len(primitives)} primitives "
+                f"now, and {self.stream.point_count} and {len(self.primitives)} at the start, or "
+                "joins them otherwise; it may move, but its topology may not change"
+            )
+        self.stream = stream
+        self.after = self._placed(stream.positions)
+
+    def state(self) -> dict[str, Any]:
+        """What a restart needs."""
+        return {"frame": self._frame, "before": self.before.copy(), "after": self.after.copy()}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Take such a state back."""
+        self._frame = int(state["frame"])
+        self.before, self.after = np.array(state["before"]), np.array(state["after"])
+
+
+def host_primitives(stream: Any, *, label: str) -> Int64:
+    """Points of each primitive of a stream: triangles, edges or bare points, [m, 3, 2 or 1]."""
+    if isinstance(stream, Surface):
+        return stream.triangles().astype(np.int64).reshape(-1, 3)
+    if isinstance(stream, Curves):
+        return curve_edges(stream.offsets, stream.closed)
+    if isinstance(stream, Wireframe):
+        return stream.edge_points.astype(np.int64)
+    if isinstance(stream, Points):
+        return np.arange(stream.point_count, dtype=np.int64)[:, None]
+    raise InputError(
+        f"{label} is a {type(stream).__name__}; points are attached to Surface, Curves, Wireframe "
+        "or Points"
+    )
+
+
+class HostAnchors:
+    """Points on primitives of host geometry.
+
+    Args:
+        corners: Points of the primitives, [n, k].
+        weights: Their shares, [n, k].
+        tangents, directors: Two axes of edges' frames as they were last, [n, 3]; zeros at first.
+            They are kept up to date.
+    """
+
+    dof_count = 0
+
+    def __init__(self, corners: Int64, weights: Float, tangents: Float, directors: Float) -> None:
+        self.corners, self.weights = corners, weights
+        self._tangents, self._directors = tangents, directors
+        self._found: tuple[Float, Float] = (np.zeros((0, 3)), np.zeros((0, 3, 3)))
+
+    def dofs(self, first_row: int) -> Int64:
+        """None."""
+        return np.empty((len(self.corners), 0), np.int64)
+
+    def move(self, places: Float) -> None:
+        """Take the places of all points of the geometry, [points, 3]."""
+        corners = places[self.corners]
+        self._found = (np.einsum("nk,nka->na", self.weights, corners), self._axes(corners))
+
+    def _axes(self, corners: Float) -> Float:
+        count, k = self.corners.shape
+        if k == 1:
+            return np.broadcast_to(np.eye(3), (count, 3, 3)).copy()
+        tangent = _unit(corners[:, 1] - corners[:, 0], np.array([1.0, 0.0, 0.0]))
+        if k == 3:
+            area = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
+            normal = _unit(area, _across(tangent))
+            return np.stack((tangent, np.cross(normal, tangent), normal), axis=1)
+        fresh = ~self._directors.any(axis=1)
+        self._tangents[fresh], self._directors[fresh] = tangent[fresh], _across(tangent)[fresh]
+        carry_directors(self._tangents, tangent, self._directors)
+        self._tangents[:] = tangent
+        along = np.einsum("na,na->n", self._directors, tangent)[:, None]
+        self._directors[:] = _unit(self._directors - along * tangent, _across(tangent))
+        second = np.cross(tangent, self._directors)
+        return np.stack((tangent, self._directors, second), axis=1)
+
+    def locate(self) -> tuple[Float, Float]:
+        """Places [n, 3] and axes [n, 3, 3] at the last `move`."""
+        return self._found
+
+    def chain(
+        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
+    ) -> None:
+        """Nothing depends on unknowns."""
+
+
+def _plan(particles: Any, ids: Int64) -> GatherPlan:
+    return ParticleDirectory(particles).plan(ids)
+
+
+def _unit(vectors: Float, otherwise: Float) -> Float:
+    """Unit vectors [n, 3]; others where there is no direction."""
+    size = np.linalg.norm(vectors, axis=1)[:, None]
+    good = size > 1e-100
+    found: Float = np.where(good, vectors / np.where(good, size, 1.0), otherwise)
+    return found
+
+
+def _across(tangent: Float) -> Float:
+    """Unit vectors across others [n, 3]: the axis that each is farthest from, made straight."""
+    axis = np.eye(3)[np.argmin(np.abs(tangent), axis=1)]
+    across = axis - tangent * np.einsum("na,na->n", axis, tangent)[:, None]
+    found: Float = across / np.linalg.norm(across, axis=1)[:, None]
+    return found

@@ -1,0 +1,912 @@
+"""Curves Object: strands as discrete elastic rods (Bergou et al. 2008, 2010).
+
+A strand has positions at its vertices and an angle at each edge, by which the material frame is
+turned against a reference frame that moves along without twist. Unknowns are interleaved along the
+strand, x_0, theta_0, x_1, theta_1, ..., so that its matrix is a narrow band. What holds a strand
+together are Constraints: Stretching or Distance, and Bending, which has the twist in it.
+
+    mass of a vertex              rho A (half of each edge at it)
+    moment of inertia of an edge  rho A l (a^2 + b^2) / 4        cross-section: an ellipse of
+    area                          A = pi a b                     half axes a = radius, b = aspect a
+
+A prescribed edge (both ends are) cannot bend, so the joint at its end has only the half length of
+the other edge: then a clamp is where the free part begins, to second order.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData, Declaration
+from loki_core.data.body_particles import BodyParticles
+from loki_core.data.channels import check_values, motion_channels
+from loki_core.data.curves import Curves
+from loki_core.data.mesh import Mesh
+from loki_core.errors import InputError
+from loki_core.kernels.solids.rod_frames import move_frames, reference_twist, start_frames
+from loki_core.kernels.solids.rod_lengths import keep_lengths
+from loki_core.kernels.solids.rod_motion import (
+    add_edges,
+    begin_edges,
+    begin_vertices,
+    displace_rods,
+    vertex_filaments,
+)
+from loki_core.objects.basics.capabilities import Joints
+from loki_core.objects.basics.motion import Piece, motion_samples
+from loki_core.objects.basics.object import Scope
+from loki_core.objects.basics.override_channels import override_names, take_painted
+from loki_core.objects.basics.point_channels import PointChannels
+from loki_core.objects.solids.rod_clamps import (
+    goals,
+    input_places,
+    pin,
+    start_goals,
+    take_goals,
+    turn_clamps,
+)
+from loki_core.objects.solids.solid import Solid
+from loki_core.objects.solids.strands import Strands
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import Resolved, channel_names, resolve
+
+Array = NDArray[Any]
+Int64 = NDArray[np.int64]
+
+ROOTS = ("clamped", "pinned", "free")
+STRANDS_PER_BUCKET = 8
+#: Length over that of first order, beyond which a step's second-order stretch is taken back.
+LONGEST = 1.25
+#: Parameters of the cross-section, which masses follow from.
+SECTION = ("radius", "aspect", "density")
+#: Channels that the Object makes itself; all others of the input are the user's.
+OWN_CHANNELS = (
+    "id",
+    "body",
+    "position",
+    "velocity",
+    "mass",
+    "radius",
+    "force",
+    "jacobian",
+    "start_position",
+    "start_velocity",
+    "goal",
+    "goal_before",
+    "contact",
+)
+POINT_UNITS = {"velocity": "m/s", "radius": "m"}
+OUTPUT_CHANNELS = ("id", "velocity", "radius")
+
+
+class CurvesObject(Behavior, kind="object"):
+    """Simulate curves as elastic rods: hair, grass, cables."""
+
+    input: str = parameter("curves", kind="stream", doc="Curves, as they are at the start.")
+    root: str = parameter(
+        "clamped",
+        choices=ROOTS,
+        doc="What holds the first point: with its direction, by itself, or not at all.",
+    )
+    rest: str = parameter(
+        "input",
+        choices=("input", "straight"),
+        doc="Shape without stress: as the input starts, or straight.",
+    )
+    radius: float = parameter(
+        5.0e-5,
+        unit="m",
+        minimum=1.0e-9,
+        varies="vertex",
+        channel="radius",
+        doc="Half axis of the cross-section along the first material axis; that of a hair.",
+    )
+    aspect: float = parameter(
+        1.0,
+        minimum=1.0e-3,
+        maximum=1.0e3,
+        varies="vertex",
+        channel="aspect",
+        doc="The other half axis over the first.",
+    )
+    density: float = parameter(
+        1300.0,
+        unit="kg/m^3",
+        minimum=1.0e-9,
+        varies="vertex",
+        channel="density",
+        doc="Mass of the material over its volume; that of a hair.",
+    )
+    twist: float = parameter(
+        0.0,
+        unit="rad",
+        varies="vertex",
+        channel="twist",
+        doc="Angle by which prescribed edges are turned since the start; full turns count.",
+    )
+    maximum_stretch: float = parameter(
+        10.0,
+        minimum=1.0,
+        doc="Length of an edge over that at rest, beyond which a step has failed.",
+    )
+
+    def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
+        """Buckets of a few strands."""
+        stream = inputs.get(self.input)
+        if not isinstance(stream, Mesh) or stream.point_count == 0:
+            return None
+        lower, upper = stream.bounds()
+        return float(np.max(upper - lower)) / 16.0
+
+    def empty_stream(self, parameter_name: str) -> Curves:
+        """No curves."""
+        return Curves(np.empty((0, 3)), [0])
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object."""
+        return [Rods(self, scope)]
+
+
+class Rods(Solid, Joints):
+    """The strands of one Curves Object.
+
+    Attributes:
+        edges: Angles, frames and lengths of edges.
+        joints: Rest strains and lengths of the places where two edges meet.
+        offsets, edge_offsets, joint_offsets: First row of each local strand.
+        closed: Which local strands are, uint8.
+        strands: Numbers of the local strands.
+        edge_dof: Unknown of each edge's angle, from 0 in this Object.
+    """
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Solid.coupling_reads,
+        "filaments": ("edges.tangent", "edges.rest_length"),
+        "point_volumes": ("particles.radius", "edges.tangent", "edges.rest_length"),
+    }
+
+    offsets: Int64
+    edge_offsets: Int64
+    joint_offsets: Int64
+    closed: NDArray[np.uint8]
+    strands: Int64
+    edge_dof: Int64
+    lets_input_go = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        domain = self.scope.domain
+        self.edges = BodyParticles(domain, name=f"{self.path} edges")
+        for name, shape in (
+            ("angle", ()),
+            ("angular_velocity", ()),
+            ("start_angular_velocity", ()),
+            ("start_angle", ()),
+            ("base_angle", ()),
+            ("inertia", ()),
+            ("rest_length", ()),
+            ("length", ()),
+            ("tangent", (3,)),
+            ("reference", (3,)),
+        ):
+            self.edges.add_channel(name, np.float64, shape)
+        self.edges.add_channel("pinned", np.uint8)
+        self.joints = BodyParticles(domain, name=f"{self.path} joints")
+        for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
+            self.joints.add_channel(name, np.float64, shape)
+        self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
+        self.topology: Strands
+        self._paints_radius = False
+        self._has_samples = False  # whether the input tells of the way through frames
+        self._sample_count = 0  # places of points on their way through the frame
+        self._start_positions: Any = None  # of the input, while it is there
+        self._frame_has_goals = False  # whether those of the frame under way are known
+        self._volumes: NDArray[np.float64] = np.zeros(0)
+        self._volumes_of: Any = None  # what they were found for
+        self._overshot = False
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.particles, "edges": self.edges, "joints": self.joints}
+
+    # -- start -----------------------------------------------------------------------------
+
+    def ingest(self) -> None:
+        """Take the input's strands, each rank a share; they find their ranks."""
+        stream = self._stream(self.scope.inputs)
+        self._take(stream)
+        self._start_positions = weakref.ref(stream.positions)
+        self.overrides.add(("attached",), stream)
+        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
+        label = self._input_label
+        self._refuse_short(stream, label)
+        self._refuse_normals(stream)
+        comm, strands = self.scope.domain.comm, stream.primitive_count
+        mine = np.arange(strands * comm.rank // comm.size, strands * (comm.rank + 1) // comm.size)
+        self._append(stream, mine)
+        self.redistribute()
+        self._measure_lengths()
+        self._weigh()
+        pin(self, stream)
+        self._take_rest_shape()
+
+    def _take(self, stream: Curves) -> None:
+        """Keep of a frame's input what the frame needs of it."""
+        self.topology = Strands.of(stream)
+        self._paints_radius = "radius" in stream.channels["point"]
+
+    @property
+    def _input_label(self) -> str:
+        return f'{self.path}: input "{self.behavior.input}"'
+
+    def _stream(self, inputs: Mapping[str, Any]) -> Curves:
+        stream = inputs[self.behavior.input]
+        if not isinstance(stream, Curves):
+            raise InputError(
+                f"{self._input_label} is a {type(stream).__name__}; curves are expected"
+            )
+        return stream
+
+    def _refuse_short(self, stream: Curves, label: str) -> None:
+        """Refuse what has no length: no direction can be given to it."""
+        edges = stream.edges()
+        between = np.diff(stream.positions[edges].astype(np.float64), axis=1)[:, 0]
+        lengths = np.linalg.norm(between, axis=1)
+        scale = max(float(lengths.max(initial=0.0)), 1e-12)
+        short = lengths <= 1e-9 * scale
+        if np.any(short):
+            first, second = edges[int(np.argmax(short))]
+            raise InputError(
+                f"{label}: points {first} and {second} of curve "
+                f"{int(stream.curve_of_point()[first])} are at one place "
+                f"({int(short.sum())} such pairs); remove one of them"
+            )
+
+    def _append(self, stream: Curves, strands: Int64) -> None:
+        """Add these strands of the stream; ids are the stream's own numbers."""
+        sizes, closed = self.topology.sizes, self.topology.closes
+        edge_counts, joint_counts = sizes - 1 + closed, np.maximum(sizes - 2 + 2 * closed, 0)
+        body, ids = _members(strands, sizes)
+        position = self.scope.domain.to_relative(stream.positions[ids])
+        values: dict[str, Array] = {"position": position, "body": body}
+        motion = motion_channels(stream.channels["point"])
+        self._has_samples = bool(motion)
+        for name, array in stream.channels["point"].items():
+            if name not in (*OWN_CHANNELS, "pinned", "twist_pinned", *motion):
+                self.particles.add_channel(name, array.dtype, array.shape[1:])
+                values[name] = array[ids]
+        if "velocity" in stream.channels["point"]:
+            values["velocity"] = self.point_channel(stream, "velocity", (3,))[ids]
+        if "radius" in stream.channels["point"]:
+            values["radius"] = self.point_channel(stream, "radius", ())[ids]
+        self.particles.next_id = stream.point_count
+        self.particles.append(values, ids=ids)
+        for system, counts in ((self.edges, edge_counts), (self.joints, joint_counts)):
+            body, ids = _members(strands, counts)
+            system.next_id = int(counts.sum())
+            system.append({"body": body}, ids=ids)
+
+    def point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
+        """A point channel of the input, checked."""
+        array = stream.channels["point"][name]
+        unit = POINT_UNITS.get(name, "")
+        label = f'{self._input_label}: point channel "{name}"'
+        check_values(array, shape, label=label, unit=unit)
+        return array
+
+    def _refuse_normals(self, stream: Curves) -> None:
+        """Refuse what gives strands no direction."""
+        normal = stream.channels["primitive"].get("normal")
+        if normal is not None:
+            label = f'{self._input_label}: primitive channel "normal"'
+            check_values(normal, (3,), label=label)
+
+    def redistribute(self) -> None:
+        """Move whole strands to their ranks. Collective."""
+        bodies, owners_of_bodies = self.bodies(), self.owners()  # bodies ascend, as ids do
+        for system in (self.particles, self.edges, self.joints):
+            owners = owners_of_bodies[np.searchsorted(bodies, system.local("body"))]
+            system.settle(owners)
+        self._find_strands()
+
+    def bodies(self) -> Int64:
+        """Numbers of the local strands."""
+        bodies = self.particles.local("body")
+        return bodies[self.particles.body_offsets()[:-1]]
+
+    def _find_strands(self) -> None:
+        """Offsets of the local strands, after bodies came or went."""
+        bodies = self.bodies()
+        self.strands = bodies
+        sizes, closed = self.topology.sizes[bodies], self.topology.closes[bodies]
+        self.closed = closed.astype(np.uint8)
+        self.offsets = _cumulative(sizes)
+        self.edge_offsets = _cumulative(sizes - 1 + closed)
+        self.joint_offsets = _cumulative(np.maximum(sizes - 2 + 2 * closed, 0))
+        # Vertices of edges and of joints, as rows.
+        edge_strand = np.repeat(np.arange(len(bodies)), np.diff(self.edge_offsets))
+        local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[edge_strand]
+        first, size = self.offsets[edge_strand], sizes[edge_strand]
+        self.edge_vertices = np.stack((first + local, first + (local + 1) % size), axis=1)
+        joint_strand = np.repeat(np.arange(len(bodies)), np.diff(self.joint_offsets))
+        local = np.arange(self.joint_offsets[-1]) - self.joint_offsets[joint_strand]
+        shift = 1 - closed[joint_strand]  # an open strand's first joint is at its second vertex
+        self.joint_vertex = self.offsets[joint_strand] + local + shift
+        edge_first = self.edge_offsets[joint_strand]
+        count = np.diff(self.edge_offsets)[joint_strand]
+        after = local + shift
+        self.joint_edges = np.stack((edge_first + (after - 1) % count, edge_first + after), axis=1)
+
+    # -- masses and rest shape -------------------------------------------------------------
+
+    def resolve(
+        self,
+        behavior: Behavior,
+        name: str,
+        *,
+        label: str,
+        dtype: DTypeLike,
+        time: float | None = None,
+    ) -> Resolved:
+        """A parameter for every local vertex, now or at a time; strands may override it too."""
+        bodies = self.strands
+        primitive = {key: array[bodies] for key, array in self.topology.channels.items()}
+        strand_of_vertex = np.repeat(np.arange(len(bodies)), np.diff(self.offsets))
+        return resolve(
+            behavior,
+            name,
+            behavior_label=label,
+            channels={
+                "detail": self.details,
+                "primitive": primitive,
+                "vertex": self.vertex_channels(),
+            },
+            counts={"vertex": self.particles.count, "primitive": len(bodies)},
+            time=self.time if time is None else time,
+            dtype=dtype,
+            primitive_of_vertex=strand_of_vertex,
+            frames_per_second=self.scope.settings.frames_per_second,
+            start_frame=self.scope.settings.start_frame,
+        )
+
+    def per_vertex(self, behavior: Behavior, name: str, *, label: str) -> NDArray[np.float64]:
+        """A parameter spelled out for every local vertex."""
+        values, step = self.resolve(behavior, name, label=label, dtype=np.float64)
+        return values if step else np.full(self.particles.count, values[0])
+
+    def per_vertex_or(
+        self, behavior: Behavior, name: str, derived: Callable[[], Array], *, label: str
+    ) -> NDArray[np.float64]:
+        """A parameter that may be none, and is then derived; scales apply to either."""
+        if getattr(behavior, name) is not None or self._is_painted(behavior, name):
+            return self.per_vertex(behavior, name, label=label)
+        scale = self.per_vertex(behavior.replace(**{name: 1.0}), name, label=label)
+        values: NDArray[np.float64] = scale * derived()
+        return values
+
+    def _is_painted(self, behavior: Behavior, name: str) -> bool:
+        places = (self.details, self.topology.channels, self.vertex_channels())
+        names = channel_names(type(behavior), name)
+        return any(one in place for one in names for place in places)
+
+    def _own(self, name: str) -> NDArray[np.float64]:
+        return self.per_vertex(self.behavior, name, label=self.path)
+
+    def half_axes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Half axes of the cross-section at every vertex [m]."""
+        radius = self.particles.local("radius")
+        return radius, radius * self._own("aspect")
+
+    def on_edges(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Means of a vertex quantity over the two ends of every edge."""
+        means: NDArray[np.float64] = 0.5 * values[self.edge_vertices].sum(axis=1)
+        return means
+
+    def _measure_lengths(self) -> None:
+        """Lengths at rest are those of the start."""
+        ends = self.particles.local("position")[self.edge_vertices]
+        self.edges.local("rest_length")[:] = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+
+    def _weigh(self) -> None:
+        """Radii, masses and moments of inertia, by the lengths at rest."""
+        particles, edges = self.particles, self.edges
+        particles.local("radius")[:] = self._own("radius")
+        length = edges.local("rest_length")
+        first, second = self.half_axes()
+        area = self.on_edges(np.pi * first * second)
+        line = self.on_edges(self._own("density")) * area
+        mass = np.zeros(particles.count)
+        for side in range(2):
+            np.add.at(mass, self.edge_vertices[:, side], 0.5 * line * length)
+        particles.local("mass")[:] = mass
+        square = self.on_edges(first**2 + second**2)
+        edges.local("inertia")[:] = 0.25 * line * length * square
+        for system, names in ((particles, ("radius", "mass")), (edges, ("inertia",))):
+            for name in names:
+                system.mark_written(name)
+
+    def _take_rest_shape(self) -> None:
+        """Frames of the start, and the strains that are without stress."""
+        from loki_core.kernels.solids.rod_strains import bending_strains_only
+
+        edges, joints = self.edges, self.joints
+        start_frames(
+            self.particles.local("position"), self.offsets, self.edge_offsets, self.closed,
+            edges.local("tangent"), edges.local("length"), edges.local("reference"),
+        )  # fmt: skip
+        self._turn_to_normals()
+        self._refresh_reference_twist()
+        if self.behavior.rest == "input":
+            bending_strains_only(
+                edges.local("tangent"), edges.local("reference"), edges.local("angle"),
+                joints.local("reference_twist"), self.edge_offsets, self.joint_offsets,
+                self.closed, joints.local("rest_strain"),
+            )  # fmt: skip
+
+    def _turn_to_normals(self) -> None:
+        """Let the first material axis of every strand's first edge point along its `normal`."""
+        given = self.topology.channels.get("normal")
+        if given is None:
+            return
+        edges = self.edges
+        normal = given[self.bodies()].astype(np.float64)
+        roots = self.edge_offsets[:-1]
+        tangent, reference = edges.local("tangent")[roots], edges.local("reference")[roots]
+        second = np.cross(tangent, reference)
+        angle = np.arctan2(
+            np.einsum("na,na->n", normal, second), np.einsum("na,na->n", normal, reference)
+        )
+        for name in ("angle", "base_angle"):
+            edges.local(name)[:] = np.repeat(angle, np.diff(self.edge_offsets))
+
+    def _refresh_reference_twist(self) -> None:
+        reference_twist(
+            self.edges.local("tangent"), self.edges.local("reference"), self.edge_offsets,
+            self.joint_offsets, self.closed, self.joints.local("reference_twist"),
+        )  # fmt: skip
+
+    def update_input(self, inputs: Mapping[str, Any]) -> None:
+        """Prescribed points go where the input's points are at the end of the frame."""
+        super().update_input(inputs)
+        stream = self._stream(inputs)
+        if not self.topology.is_like(stream):
+            raise InputError(
+                f"{self._input_label} has {stream.primitive_count} curves of "
+                f"{stream.point_count} points now, and {self.topology.primitive_count} of "
+                f"{self.topology.point_count} at the start; their number may not change"
+            )
+        self._refuse_short(stream, self._input_label)
+        self._refuse_normals(stream)
+        start_goals(self)
+        self._take(stream)
+        if not self._frame_has_goals:  # else the same input comes again, after a restart
+            take_goals(self, stream)
+            self._frame_has_goals = True
+        self._take_samples(stream)
+        pin(self, stream)
+
+    def _take_samples(self, stream: Curves) -> None:
+        """Keep places of the local points on their way through the frame, if there are any."""
+        came_no_way = stream.positions is self._start_positions()
+        samples = [] if came_no_way else motion_samples(stream, label=self._input_label)
+        self._sample_count = len(samples)
+        for number, sample in enumerate(samples, 1):
+            self.particles.add_channel(f"motion_{number}", np.float64, (3,))
+            self.particles.local(f"motion_{number}")[:] = input_places(self, sample)
+
+    def overriding_stream(self) -> Curves:
+        return self._stream(self.scope.inputs)
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Follow what is painted on points, by id; a new cross-section has a new mass."""
+        super().take_overrides(stream, changed)
+        names = {name for some in changed.values() for name in some}
+        is_heavier = bool(names.intersection(override_names(type(self.behavior), *SECTION)))
+        painted = [name for name in changed["point"] if name != "radius"]
+        if is_heavier and self._paints_radius:  # else it would be scaled twice
+            painted.append("radius")
+        rows = self.particles.local("id")
+        take_painted(
+            self.particles, np.arange(len(rows)), stream, rows, painted, label=self._input_label
+        )
+        if is_heavier:
+            self._weigh()
+
+    @task(Stage.FRAME_END)
+    def end_frame(self, access: Access, step: Step) -> None:
+        """Let the next input bring new goals for prescribed points."""
+        self._frame_has_goals = False
+
+    def motion_samples(self) -> list[Array]:
+        """Places of prescribed points on their way through the frame, if the input has them."""
+        # They come and go with the input's frames, after Tasks have declared what they touch, and
+        # are nobody else's: so their arrays are taken as they are.
+        names = (f"motion_{n + 1}" for n in range(self._sample_count))
+        return [self.particles.channels[name].values[: self.particles.count] for name in names]
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Add what keeping lengths needs, where no line search does."""
+        stage, declaration = super().declare(name, stage, declaration)
+        if name == "begin" and self.scope.settings.newton_iterations == 1:
+            more = ("edges.rest_length", "particles.mass")
+            declaration = replace(declaration, reads=(*declaration.reads, *more))
+        if name == "begin":
+            turned = ("edges.director_point",) if self._has_samples else ()
+            more = (*self.painted("twist"), *turned)
+            declaration = replace(declaration, reads=(*declaration.reads, *more))
+        return stage, declaration
+
+    def painted(self, name: str) -> tuple[str, ...]:
+        """Channels that override one of its own parameters, as Tasks declare them."""
+        present, names = self.vertex_channels(), channel_names(type(self.behavior), name)
+        candidates = (one for own in names for one in (own, f"{own}_scale"))
+        return tuple(f"particles.{one}" for one in candidates if one in present)
+
+    def reads_of(self, *methods: str) -> tuple[str, ...]:
+        """The cross-section may be painted."""
+        reads = super().reads_of(*methods)
+        return (*reads, *self.painted("aspect")) if "point_volumes" in methods else reads
+
+    # -- unknowns --------------------------------------------------------------------------
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """Add the edges' angles, and the frames that go along."""
+        touched = super().joint_declaration(name)
+        if name == "number":
+            return Declaration()  # strands are known
+        if name == "reset":
+            return replace(touched, reads=(*touched.reads, "edges.pinned"))
+        if name != "move":
+            return touched
+        edges = ("angle", "angular_velocity", "tangent", "length", "reference")
+        writes = (*(f"edges.{one}" for one in edges), "joints.reference_twist")
+        more: tuple[str, ...] = ("edges.rest_length", "particles.mass", "particles.pinned")
+        if touched.reads:  # a line search weighs what moves
+            more = (*more, "edges.inertia", "edges.start_angular_velocity")
+        return Declaration((*touched.reads, *more), (*touched.writes, *writes))
+
+    def number(self) -> int:
+        """Interleave positions and angles along each strand."""
+        sizes, edge_counts = np.diff(self.offsets), np.diff(self.edge_offsets)
+        self.body_start = _cumulative(3 * sizes + edge_counts)
+        strand = np.repeat(np.arange(len(sizes)), sizes)
+        local = np.arange(self.offsets[-1]) - self.offsets[strand]
+        self.particle_dof = self.body_start[strand] + 4 * local
+        strand = np.repeat(np.arange(len(sizes)), edge_counts)
+        local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[strand]
+        self.edge_dof = self.body_start[strand] + 4 * local + 3
+        return int(self.body_start[-1])
+
+    def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
+        super().fill_fixed(fixed)
+        fixed[self.edge_dof[self.edges.local("pinned") != 0]] = 1
+
+    def fill_inertia(self, inertia: NDArray[np.float64]) -> None:
+        super().fill_inertia(inertia)
+        inertia[self.edge_dof] = self.edges.local("inertia")
+
+    def fill_sizes(self, sizes: NDArray[np.float64]) -> None:
+        super().fill_sizes(sizes)
+        # Frames have angles of a turn or so beside that of the material.
+        sizes[self.edge_dof] = np.abs(self.edges.local("angle")) + np.pi
+
+    def largest_turn(self, change: NDArray[np.float64]) -> float:
+        """That of edges about their ends and about themselves."""
+        moved = change[self.particle_dof[:, None] + np.arange(3)]
+        between = np.linalg.norm(np.diff(moved[self.edge_vertices], axis=1)[:, 0], axis=1)
+        turned = between / self.edges.local("rest_length")
+        spun = np.abs(change[self.edge_dof])
+        return float(max(turned.max(initial=0.0), spun.max(initial=0.0)))
+
+    def inertial_rounding(self) -> float:
+        edges = self.edges
+        after, before = edges.local("angular_velocity"), edges.local("start_angular_velocity")
+        moved = np.abs(after - before) * (np.abs(after) + np.abs(before))
+        return super().inertial_rounding() + float(np.sum(edges.local("inertia") * moved))
+
+    def iterate(self) -> list[tuple[Array, Array]]:
+        """Frames are kept too: what carried them there cannot always carry them back."""
+        names = ("angle", "angular_velocity", "tangent", "length", "reference")
+        kept = [(self.edges.local(name), self.edges.local(name).copy()) for name in names]
+        twist = self.joints.local("reference_twist")
+        return [*super().iterate(), *kept, (twist, twist.copy())]
+
+    def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
+        """Move vertices and angles, and carry the frames along."""
+        self._move_unknowns(change, fraction, dt)
+        self._move_frames()
+
+    def take_step(self, change: NDArray[np.float64], dt: float) -> None:
+        """Move by a whole correction without its second-order stretch."""
+        self._move_unknowns(change, 1.0, dt)
+        self._keep_lengths(dt)  # it knows the frames from before
+        self._move_frames()
+
+    def _move_unknowns(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
+        particles, edges = self.particles, self.edges
+        displace_rods(
+            change, fraction, fraction / dt, self.particle_dof, self.edge_dof,
+            particles.local("position"), particles.local("velocity"), edges.local("angle"),
+            edges.local("angular_velocity"),
+        )  # fmt: skip
+        for system, names in (
+            (particles, ("position", "velocity")),
+            (edges, ("angle", "angular_velocity")),
+        ):
+            for name in names:
+                system.mark_written(name)
+
+    def displace_turning(
+        self, change: NDArray[np.float64], fraction: float, dt: float
+    ) -> NDArray[np.float64]:
+        """Move as `displace` does, but turn edges instead of stretching them."""
+        before = self.particles.local("position").copy()
+        self._move_unknowns(change, fraction, dt)
+        self._rebuild(1.0, dt)
+        self._move_frames()
+        moved: NDArray[np.float64] = self.particles.local("position") - before
+        return moved
+
+    def _keep_lengths(self, dt: float) -> None:
+        """Take back what a linear step stretched by turning; a line search has its own way."""
+        if self.scope.settings.newton_iterations == 1:
+            self._overshot = self._rebuild(LONGEST, dt)
+
+    def _rebuild(self, longest: float, dt: float) -> bool:
+        """Give strands that are longer than that the lengths of first order; whether any was."""
+        particles, edges = self.particles, self.edges
+        overshot = np.zeros(len(self.offsets) - 1, np.uint8)
+        keep_lengths(
+            self.offsets, self.edge_offsets, self.closed, edges.local("tangent"),
+            edges.local("length"), edges.local("rest_length"), particles.local("mass"),
+            particles.local("pinned"), longest, 1.0 / dt, np.empty((edges.count, 4)),
+            particles.local("position"), particles.local("velocity"), overshot,
+        )  # fmt: skip
+        return bool(overshot.any())
+
+    def overshoots(self) -> bool:
+        return self._overshot
+
+    def _move_frames(self) -> None:
+        edges = self.edges
+        move_frames(
+            self.particles.local("position"), self.offsets, self.edge_offsets, self.closed,
+            edges.local("tangent"), edges.local("length"), edges.local("reference"),
+        )  # fmt: skip
+        self._refresh_reference_twist()
+
+    def inertial_energy(self, change: NDArray[np.float64], dt: float) -> NDArray[np.float64]:
+        edges = self.edges
+        spin = edges.local("angular_velocity") - edges.local("start_angular_velocity")
+        energy = 0.5 * edges.local("inertia") * spin**2
+        return np.concatenate((super().inertial_energy(change, dt), energy))
+
+    # -- the step --------------------------------------------------------------------------
+
+    @task(
+        Stage.RESET_ACCUMULATORS,
+        reads=(
+            "particles.pinned",
+            "particles.goal",  # and all about goals: where the input moves
+            "particles.goal_before",
+            "edges.pinned",
+            "edges.director",
+            "edges.director_before",
+            "edges.director_angle",
+        ),
+        writes=(
+            "particles.position",
+            "particles.velocity",
+            "particles.start_position",
+            "particles.start_velocity",
+            "edges.base_angle",
+            "edges.angle",
+            "edges.angular_velocity",
+            "edges.start_angle",
+            "edges.start_angular_velocity",
+            "edges.tangent",
+            "edges.length",
+            "edges.reference",
+            "joints.reference_twist",
+        ),
+    )
+    def begin(self, access: Access, step: Step) -> None:
+        """Keep the start of the step; prescribed points go to its end, others guess it."""
+        particles = self.particles
+        animated = "goal" in particles.channels
+        still = Piece(np.zeros((1, 3)), np.zeros((1, 3)), 1.0)
+        before, after, part = goals(self, self._part_of_frame(step)) if animated else still
+        begin_vertices(
+            access["particles.pinned"], int(animated), before, after, part, step.dt,
+            access["particles.position"], access["particles.velocity"],
+            access["particles.start_position"], access["particles.start_velocity"],
+        )  # fmt: skip
+        self._keep_lengths(step.dt)
+        self._move_frames()
+        turn_clamps(self, self._part_of_frame(step))
+        goal = self._twist_goal(step.time + step.dt)
+        begin_edges(
+            access["edges.pinned"], goal, step.dt,
+            access["edges.angle"], access["edges.angular_velocity"], access["edges.start_angle"],
+            access["edges.start_angular_velocity"],
+        )  # fmt: skip
+
+    def _part_of_frame(self, step: Step) -> float:
+        """How much of the frame is over at the end of the step."""
+        settings = self.scope.settings
+        end = step.time + step.dt - settings.time_of_frame(step.frame - 1)
+        return min(1.0, end / settings.frame_duration)
+
+    def _twist_goal(self, time: float) -> NDArray[np.float64]:
+        """Angle of every edge at the time of the step's end, if it is prescribed."""
+        values, step = self.resolve(
+            self.behavior, "twist", label=self.path, dtype=np.float64, time=time
+        )
+        turned = values[self.edge_vertices[:, 0]] if step else values[0]
+        goal: NDArray[np.float64] = self.edges.local("base_angle") + turned
+        return goal
+
+    @task(
+        Stage.ASSEMBLE_SOLIDS,
+        reads=(
+            "edges.inertia",
+            "edges.angular_velocity",
+            "edges.start_angular_velocity",
+            "solids.fixed",
+        ),
+        accumulates=("solids.force", "solids.matrix"),
+    )
+    def assemble_edges(self, access: Access, step: Step) -> None:
+        """Bring the edges' moments of inertia into the joint system."""
+        system = self.system
+        add_edges(
+            self.edge_dof, self.first_dof, access["edges.inertia"],
+            access["edges.angular_velocity"], access["edges.start_angular_velocity"], step.dt,
+            system.fixed, system.row, system.rhs, system.values,
+        )  # fmt: skip
+
+    # -- what others ask -------------------------------------------------------------------
+
+    def point_volumes(self) -> NDArray[np.float64]:
+        """Pieces of the strands."""
+        known = self.parameters_version(self.behavior)
+        if known != self._volumes_of:
+            first, second = self.half_axes()
+            self._volumes = np.pi * first * second * self.filaments()[1]
+            self._volumes_of = known
+        return self._volumes
+
+    def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Mean direction of the edges at every vertex, and half of their lengths."""
+        tangent, length = np.zeros((self.particles.count, 3)), np.zeros(self.particles.count)
+        vertex_filaments(
+            self.edges.local("tangent"), self.edges.local("rest_length"), self.offsets,
+            self.edge_offsets, tangent, length,
+        )  # fmt: skip
+        return tangent, length
+
+    def check_state(self) -> str | None:
+        """The same as for all solids, and edges that are far too long."""
+        return super().check_state() or self._find_overlong()
+
+    def _find_overlong(self) -> str | None:
+        holds = (one for one in self.system.constraints if one.target is self)
+        if not any(one.place == "edges" for one in holds):
+            return None  # nothing keeps their lengths
+        length, rest = self.edges.local("length"), self.edges.local("rest_length")
+        most = float(self.settings.maximum_stretch)
+        # A prescribed edge is as long as the input makes it.
+        free = ~np.all(self.particles.local("pinned")[self.edge_vertices] != 0, axis=1)
+        overlong = free & ~(length <= most * rest)
+        if not overlong.any():
+            return None
+        edge = int(np.argmax(overlong))
+        first, second = self.particles.local("id")[self.edge_vertices[edge]]
+        return (
+            f"the edge between points {first} and {second} of strand "
+            f"{int(self.edges.local('body')[edge])} is {length[edge]:.3g} m long and "
+            f"{rest[edge]:.3g} m at rest ({int(overlong.sum())} such edges), more than "
+            f"maximum_stretch = {most:g} times; use more substeps, a stiffer StretchingConstraint "
+            "or DistanceConstraint, or allow more"
+        )
+
+    def vertex_channels(self) -> Mapping[str, Array]:
+        present = self.particles.channels
+        own = {*OWN_CHANNELS, "pinned", *motion_channels(present)}
+        if self._paints_radius:
+            own.remove("radius")
+        return PointChannels(self.particles, [name for name in present if name not in own])
+
+    def output(self) -> Curves:
+        """Strands in world space with velocities, radii and the user's channels."""
+        particles = self.particles
+        world = self.scope.domain.to_world(particles.local("position"))
+        curves = Curves(world, self.offsets, self.closed.astype(bool))
+        for name in dict.fromkeys((*OUTPUT_CHANNELS, *self.vertex_channels())):
+            curves.set_channel("point", name, particles.local(name).copy())
+        bodies = self.bodies()
+        for name, array in self.topology.channels.items():
+            curves.set_channel("primitive", name, array[bodies])
+        curves.set_channel("primitive", "strand", bodies)
+        for name, array in self.details.items():
+            curves.set_channel("detail", name, array)
+        return curves
+
+    def read(self, channel: str) -> tuple[Int64, Array]:
+        """Ids and values of vertices, or of edges for "edges.<channel>"; positions in world."""
+        system, _, name = channel.rpartition(".")
+        holder = self.data[system] if system else self.particles
+        assert isinstance(holder, BodyParticles)
+        values = holder.local(name)
+        if channel == "position":
+            values = self.scope.domain.to_world(values)
+        return holder.local("id"), values
+
+    def write(self, channel: str, values: Array) -> None:
+        """Set a channel of all vertices, or edges, ordered by id; positions in world space."""
+        system, _, name = channel.rpartition(".")
+        holder = self.data[system] if system else self.particles
+        assert isinstance(holder, BodyParticles)
+        values = np.asarray(values)
+        expected = (holder.next_id, *holder.channel(name).shape)
+        if values.shape != expected:
+            raise InputError(
+                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
+            )
+        chosen = values[holder.local("id")]
+        holder.local(name)[:] = (
+            self.scope.domain.to_relative(chosen) if channel == "position" else chosen
+        )
+        holder.mark_written(name)
+        if channel == "position":
+            self._move_frames()
+
+    def state(self) -> dict[str, Any]:
+        """Whether prescribed points are on their way to the goals of a frame."""
+        return {"frame_has_goals": self._frame_has_goals}
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Find the strands again, which are whole in every part of a state.
+
+        They stay where they were, though their roots may have left the Buckets of this rank since:
+        a run that goes on without a restart leaves them there too, until it balances its load.
+
+        Raises:
+            InputError: It is a state of other strands than those of the input.
+        """
+        self._frame_has_goals = bool(state.get("frame_has_goals", False))
+        stream, given = self.topology, self.particles.next_id
+        is_known = self.bodies().max(initial=-1) < stream.primitive_count
+        fits = is_known and given == stream.point_count
+        if fits:
+            self._find_strands()
+            rows = self.particles.body_offsets()
+            fits = np.array_equal(self.offsets, rows) and self.edge_offsets[-1] == self.edges.count
+        if not fits:
+            raise InputError(
+                f"{self._input_label} has {stream.primitive_count} curves of {stream.point_count} "
+                f"points, and the state has {given} points, or joins them otherwise"
+            )
+
+
+def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:
+    """(body, global number) of all members of these bodies, given the sizes of all bodies."""
+    starts = _cumulative(sizes)
+    counts = sizes[bodies]
+    body = np.repeat(bodies, counts)
+    local = np.arange(counts.sum()) - np.repeat(_cumulative(counts)[:-1], counts)
+    return body.astype(np.int64), (starts[body] + local).astype(np.int64)
+
+
+def _cumulative(counts: Array) -> Int64:
+    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)
