@@ -16,8 +16,9 @@ from loki_core.behavior import Behavior, find_behavior, load_extensions, paramet
 from loki_core.constraints.attachment import AttachmentConstraint
 from loki_core.constraints.bending import BendingConstraint
 from loki_core.constraints.collision import CollisionConstraint
-from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
+from loki_core.constraints.constraint import Constraint, ConstraintBehavior
 from loki_core.constraints.distance import DistanceConstraint
+from loki_core.constraints.elements import Elements
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.constraints.viscosity import ViscosityMaterial

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Literal, Protocol, Self, dataclass_transform, 
 
 from loki_core.errors import LokiError, SetupError, did_you_mean
 from loki_core.keyframes import Keyframes
-from loki_core.parameter import Parameter, parameter
+from loki_core.parameter import Parameter, Varies, parameter
 
 __all__ = [
     "Behavior",
@@ -69,7 +69,9 @@ def _declared_parameters(cls: type[Declaration]) -> dict[str, Parameter]:
                 raise SetupError(f"{place} = parameter(...) needs a type annotation")
             if name not in declared and any(hasattr(base, name) for base in cls.__mro__[1:]):
                 raise SetupError(f"{place}: every Behavior has this name already; choose another")
-            declared[name] = value.declared(name, annotations[name], owner=cls.__name__)
+            declared[name] = value.declared(
+                name, annotations[name], owner=cls.__name__, varies=cls.varies
+            )
         elif name in declared:  # a plain value: the same parameter with another default
             default = declared[name].check(value, place)
             declared[name] = dataclasses.replace(declared[name], default=default)
@@ -85,6 +87,7 @@ class Declaration:
 
     _parameters: ClassVar[Mapping[str, Parameter]] = MappingProxyType({})
     _own_fields: ClassVar[Mapping[str, Any]] = MappingProxyType({})  # fields, no parameters
+    varies: ClassVar[Varies] = "no"  # how far float parameters vary that do not say
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -209,6 +212,8 @@ class Behavior(Declaration):
         abstract: A base for other Behaviors, not registered itself.
         kind: "object", "force", "constraint", "operator" or "expression"; inherited.
         exclusive: Of several that reach an Object, only the one in the nearest Group acts.
+        varies: How far float parameters vary that it declares and that do not say, such as
+            "vertex"; "no" at first, and inherited. What a base has declared stays as it was there.
 
     Attributes:
         shapes_objects: Whether others must know that it acts on an Object before they do.
@@ -229,6 +234,7 @@ class Behavior(Declaration):
         abstract: bool = False,
         kind: BehaviorKind | None = None,
         exclusive: bool | None = None,
+        varies: Varies | None = None,
         **keywords: Any,
     ) -> None:
         if kind is not None:
@@ -241,6 +247,11 @@ class Behavior(Declaration):
             raise SetupError(f"{cls.__name__}: kind={cls.kind!r} is not known{hint}")
         if exclusive is not None:
             cls.exclusive = exclusive
+        if varies is not None:
+            if varies not in get_args(Varies):
+                hint = did_you_mean(str(varies), get_args(Varies))
+                raise SetupError(f"{cls.__name__}: varies={varies!r} is not known{hint}")
+            cls.varies = varies
         cls.abstract = abstract
         super().__init_subclass__(**keywords)
         if not abstract:

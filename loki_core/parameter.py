@@ -105,13 +105,18 @@ def _annotation_text(annotation: Any) -> str:
 
 @dataclass(frozen=True)
 class Parameter:
-    """One declared parameter, with everything that its line says."""
+    """One declared parameter, with everything that its line says.
+
+    Attributes:
+        follows_class: Whether the line leaves it to the class how far the value may vary.
+    """
 
     default: Any
     unit: str = ""
     minimum: float | None = None
     maximum: float | None = None
     varies: Varies = "no"
+    follows_class: bool = False
     choices: tuple[Any, ...] | None = None
     channel: str | None = None
     doc: str = ""
@@ -121,8 +126,17 @@ class Parameter:
     owner: str = ""
     type: ValueType = field(default=ValueType(float))
 
-    def declared(self, name: str, annotation: Any, *, owner: str) -> Parameter:
-        """Return this parameter with its name, type and owner, the declaration checked."""
+    def declared(
+        self, name: str, annotation: Any, *, owner: str, varies: Varies = "no"
+    ) -> Parameter:
+        """Return this parameter with its name, type and owner, the declaration checked.
+
+        Args:
+            name: What the class calls it.
+            annotation: Its type.
+            owner: Name of the class.
+            varies: How far the class lets its numbers vary where their lines do not say.
+        """
         place = f"{owner}.{name}"
         value_type = read_type(annotation)
         if value_type is None:
@@ -131,8 +145,15 @@ class Parameter:
                 "tuple of one of these such as tuple[float, float, float], or one of these | None"
             )
         known = replace(self, name=name, owner=owner, type=value_type)
+        if known.follows_class and known.is_quantity:
+            known = replace(known, varies=varies)
         known._check_declaration(place)
         return replace(known, default=known.check(self.default, place))
+
+    @property
+    def is_quantity(self) -> bool:
+        """Whether it is a number or a vector that may take any value: no count and no choice."""
+        return self.type.base is float and self.type.length != 0 and self.choices is None
 
     def _check_declaration(self, place: str) -> None:
         if "\n" in self.doc:
@@ -392,7 +413,7 @@ def parameter(
     unit: str = "",
     minimum: float | None = None,
     maximum: float | None = None,
-    varies: Varies = "no",
+    varies: Varies | None = None,
     choices: Sequence[Any] | None = None,
     channel: str | None = None,
     doc: str = "",
@@ -406,7 +427,10 @@ def parameter(
         unit: SI unit of the value; a text with another unit of that kind is converted.
         minimum: Smallest allowed value, of every component.
         maximum: Largest allowed value, of every component.
-        varies: The narrowest place whose channels may override the value.
+        varies: The narrowest place whose channels may override the value: "no", "object",
+            "primitive" or "vertex", which is a voxel of a volume and a particle of a liquid. None
+            is what the class says by its keyword `varies`, for float parameters that are no choice,
+            and "no" for all others: counts and seeds are written `varies="vertex"` to vary.
         choices: The allowed values, when they are few.
         channel: A shared physical channel that overrides the value, such as `radius`.
         doc: One line for people.
@@ -418,7 +442,8 @@ def parameter(
         unit=unit,
         minimum=minimum,
         maximum=maximum,
-        varies=varies,
+        varies="no" if varies is None else varies,
+        follows_class=varies is None,
         choices=None if choices is None else tuple(choices),
         channel=channel,
         doc=doc,

@@ -34,8 +34,7 @@ from loki_core.constraints.attachment_emission import (
     Spots,
     attached_points,
     find_pairs,
-    geometry_of_particles,
-    geometry_of_solid,
+    geometry_of,
 )
 from loki_core.constraints.constraint import ConstraintBehavior
 from loki_core.constraints.joining import JoiningConstraint
@@ -48,9 +47,10 @@ from loki_core.kernels.solids.attachments import (
     evaluate_attachments,
     transverse_rows,
 )
-from loki_core.objects.basics.capabilities import Edges, Unknowns
+from loki_core.objects.basics.capabilities import SolvedPoints
 from loki_core.objects.basics.object import Scope
-from loki_core.objects.solids.anchors import EdgeAnchors, HostAnchors, HostGeometry, PointAnchors
+from loki_core.objects.solids.embedded_points import EmbeddedPoints
+from loki_core.objects.solids.host_geometry import HostGeometry, HostPoints
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step
 
@@ -78,7 +78,11 @@ class AttachmentConstraint(ConstraintBehavior):
         doc="Given pairs, or source points by nearness; those with channel attached = 0 do not.",
     )
     range: float | None = parameter(
-        None, unit="m", minimum=0.0, doc="Largest distance of points that are attached."
+        None,
+        unit="m",
+        minimum=0.0,
+        varies="no",
+        doc="Largest distance of points that are attached.",
     )
     every_step: bool = parameter(
         False, doc="Look for pairs at each step; those that stay keep their rest values."
@@ -98,7 +102,7 @@ class AttachmentConstraint(ConstraintBehavior):
         None, unit="m", minimum=0.0, doc="Distance without stress; none is that at emission."
     )
     stiffness: float = parameter(
-        100.0, unit="N/m", minimum=0.0, varies="vertex", doc="Force over change of distance."
+        100.0, unit="N/m", minimum=0.0, doc="Force over change of distance."
     )
     tangential_stiffness: float | None = parameter(
         None, unit="N/m", minimum=0.0, doc="Force over displacement across; none is stiffness."
@@ -156,7 +160,7 @@ def _find(scope: Scope, side: str, name: str) -> Any:
             f'{scope.path}.{side} = "{name}" is neither an Object nor an input stream'
             f"{did_you_mean(name, known)}"
         )
-    if not isinstance(item, Unknowns):
+    if not isinstance(item, SolvedPoints):
         raise SetupError(
             f'{scope.path}.{side} = "{name}" is a {type(item).__name__}; points of Curves and '
             "Particle Objects and of input streams can be attached"
@@ -190,8 +194,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         )
         self.table: Table = {}
         self._next_number = 0  # of the next pair that is found, the same on every rank
-        self.anchors: list[Any] = []
-        self._on_hosts: list[HostAnchors | None] = [None, None]  # of the pairs on a stream
+        self.ends: list[EmbeddedPoints] = []
+        self._on_hosts: list[HostPoints | None] = [None, None]  # of the pairs on a stream
 
     def _host(self, name: str) -> HostGeometry:
         kind = type(self.behavior).__name__
@@ -201,7 +205,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         """Take the values of the current time; particles have no axes that could be held."""
         super().update(settings, time)
         source, held = self.items[0], self.settings.orientation_stiffness
-        if source is not None and not _has_edges(source) and any(value > 0.0 for value in held):
+        if source is not None and not source.has_frames and any(value > 0.0 for value in held):
             raise SetupError(
                 f"{self.path}.orientation_stiffness = {tuple(held)} N*m holds the axes of the "
                 f"source, but {source.path} has particles, which have none; use (0, 0, 0), or "
@@ -249,7 +253,9 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         if not self.table or bool(self.settings.every_step):
             self._emit_pairs(places)
         self._move_hosts(places)
-        self._find_rows()
+        if self._renewed_for == (self.target.system.version, self.emission):
+            for end in self.ends:
+                end.follow()
 
     def _settle(self) -> None:
         """Let pairs follow their bodies to other ranks; particles that died take theirs along.
@@ -286,25 +292,18 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         self._take_table(arrived)
         self.held_tension[:], self.held_friction[:] = tension, friction
 
-    def _find_rows(self) -> None:
-        """Follow particles that changed rows and kept their numbers. Collective."""
-        if self._renewed_for == (self.target.system.version, self.emission):
-            for one in self.anchors:
-                if isinstance(one, PointAnchors):
-                    one.find_rows()
-
     def end_step(self, step: Step) -> None:
         self._move_hosts([None if host is None else host.at(step, end=True) for host in self.hosts])
 
     def _move_hosts(self, places: list[Float | None]) -> None:
-        for anchors, place in zip(self._on_hosts, places, strict=True):
-            if anchors is not None and place is not None:
-                anchors.move(place)
+        for points, place in zip(self._on_hosts, places, strict=True):
+            if points is not None and place is not None:
+                points.move(place)
 
     def _geometry(self, side: int, places: list[Float | None]) -> Geometry:
         item, host = self.items[side], self.hosts[side]
         if item is not None:
-            return geometry_of_solid(item) if _has_edges(item) else geometry_of_particles(item)
+            return geometry_of(item)
         assert host is not None
         attached = attached_points(host.stream, label=host.label)
         place = places[side]
@@ -393,20 +392,17 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             new[f"{name}_weights"] = spots[side].weights
             new[f"{name}_tangent"] = np.zeros((count, 3))
             new[f"{name}_director"] = np.zeros((count, 3))
-        anchors = [self._anchors(side, new) for side in range(2)]
-        for one, place in zip(anchors, places, strict=True):
+        ends = [self._embed(side, new) for side in range(2)]
+        for one, place in zip(ends, places, strict=True):
             if place is not None:
                 one.move(place)
-        (source, source_axes), (target, axes) = (one.locate() for one in anchors)
+        (source, source_axes), (target, axes) = (one.locate() for one in ends)
         for name in SIDES:  # axes are carried along from the first step on
             new[f"{name}_tangent"][:] = new[f"{name}_director"][:] = 0.0
-        least = NO_LENGTH * self.target.scope.domain.bucket_size
-        turn, length = _rest_frames(source - target, axes, least)
+        turn, length = _rest_frames(source - target, axes, self._least)
         frame = np.einsum("nij,nja->nia", turn, axes)
-        new["turn"] = turn
-        given = self.settings.rest_length
-        new["length"] = length if given is None else np.full(count, float(given))
-        new["has_length"] = new["length"] > least
+        new["turn"], new["length"] = turn, length
+        new["has_length"] = length > self._least
         new["rest"] = np.einsum("nka,nia->nki", source_axes, frame)
         new["tension"] = np.zeros((count, self.components))
         new["friction"] = np.zeros((count, self.rubbing))
@@ -421,11 +417,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         here = self._pairs_here()
         self._is_mine = here[0 if self.items[0] is not None else 1]
         self._on_hosts = [
-            self._anchors(side, table) if self.items[side] is None else None for side in range(2)
+            self._embed(side, table) if self.items[side] is None else None for side in range(2)
         ]
 
-    def _anchors(self, side: int, table: Table) -> Any:
-        """Anchors of pairs; collective for Objects."""
+    def _embed(self, side: int, table: Table) -> Any:
+        """Points of pairs on one side; collective for Objects."""
         name, item = SIDES[side], self.items[side]
 
         def column(kind: str) -> Any:
@@ -433,10 +429,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
         corners, weights = column("corners"), column("weights")
         if item is None:
-            return HostAnchors(corners, weights, column("tangent"), column("director"))
-        if not _has_edges(item):
-            return PointAnchors(item, column("primitive"))
-        return EdgeAnchors(item, column("primitive"), corners, weights)
+            return HostPoints(corners, weights, column("tangent"), column("director"))
+        return item.embed(column("primitive"), corners, weights)
 
     # -- elements --------------------------------------------------------------------------
 
@@ -445,12 +439,12 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         table = self.table
         self.numbers, self.is_owner = table["number"], self._is_mine
         self.copies = self._find_copies()
-        self.anchors = [
-            on_host if on_host is not None else self._anchors(side, table)
+        self.ends = [
+            on_host if on_host is not None else self._embed(side, table)
             for side, on_host in enumerate(self._on_hosts)
         ]
         row = self.target.system.first_row
-        self.global_dofs = np.concatenate([one.dofs(row) for one in self.anchors], axis=1)
+        self.global_dofs = np.concatenate([one.numbers(row) for one in self.ends], axis=1)
         names = ("turn", "length", "rest", "has_length", "shift")
         self._turn, self._length, self._rest, self._has_length, self._shift = (
             np.ascontiguousarray(table[name]) for name in names
@@ -473,13 +467,26 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
                 here[side] = np.isin(corner, item.particles.local("id"))
         return here
 
+    def find_parameters(self) -> None:
+        """Resolve what C depends on, too: xi, and lengths where they are given. Collective."""
+        super().find_parameters()
+        self._flexibility = self.of_elements("flexibility")[0]
+        if self.is_given("rest_length"):
+            self._length[:] = self.of_elements("rest_length")[0]
+            self._has_length[:] = self._length > self._least
+
+    @property
+    def _least(self) -> float:
+        """Distance below which points are at one place [m]."""
+        return NO_LENGTH * self.target.scope.domain.bucket_size
+
     def _flexibilities(self) -> Float:
         """Flexibility of each element: without a length there is no direction to follow."""
-        return np.where(self._has_length, float(self.settings.flexibility), 0.0)
+        return np.where(self._has_length, self._flexibility, 0.0)
 
     def evaluate_only(self, value: Float) -> None:
         """Write C. Collective."""
-        (source, source_axes), (target, target_axes) = (one.locate() for one in self.anchors)
+        (source, source_axes), (target, target_axes) = (one.locate() for one in self.ends)
         evaluate_attachments(
             source, source_axes, target, target_axes, self._turn, self._length, self._rest,
             self._flexibilities(), value,
@@ -488,7 +495,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def evaluate(self, value: Float, gradient: Float) -> None:
         """Write C and its gradient. Collective."""
-        (source, source_axes), (target, target_axes) = (one.locate() for one in self.anchors)
+        (source, source_axes), (target, target_axes) = (one.locate() for one in self.ends)
         flexibility = self._flexibilities()
         evaluate_attachments(
             source, source_axes, target, target_axes, self._turn, self._length, self._rest,
@@ -504,9 +511,9 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         self._places = source, target
 
     def _chain(self, by_place: Float, by_source: Float, by_target: Float, gradient: Float) -> None:
-        one, two = self.anchors
+        one, two = self.ends
         one.chain(by_place, by_source, 1.0, gradient, 0)
-        two.chain(by_place, by_target, -1.0, gradient, one.dof_count)
+        two.chain(by_place, by_target, -1.0, gradient, one.width)
 
     def geometric_stiffness(self, tension: Float) -> tuple[Float, Float] | None:
         """Stiffness across a taut attachment that may swing."""
@@ -523,18 +530,19 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def stiffness(self) -> tuple[Float, int]:
         """Along d, across it, and of the three axes. Collective."""
-        settings, count = self.settings, len(self.numbers)
-        values, step = self.resolve("stiffness", np.float64)
-        carrier = self.anchors[0 if self.items[0] is not None else 1]
-        normal = carrier.interpolate(values) if step else np.full(count, values[0])
-        given = settings.tangential_stiffness
-        across = normal if given is None else np.full(count, float(given))
-        blend = np.where(self._has_length, 0.0, float(settings.flexibility))
-        k = np.empty((count, self.components))
+        normal = across = self.of_elements("stiffness")[0]
+        if self.is_given("tangential_stiffness"):
+            across = self.of_elements("tangential_stiffness")[0]
+        blend = np.where(self._has_length, 0.0, self._flexibility)
+        k = np.empty((len(self.numbers), self.components))
         k[:, 0] = normal
         k[:, 1:3] = (across + blend * (normal - across))[:, None]
-        k[:, 3:] = np.repeat(np.asarray(settings.orientation_stiffness, np.float64), 3)
+        k[:, 3:] = np.repeat(self.of_elements("orientation_stiffness")[0], 3, axis=1)
         return k, 1
+
+    def carried(self, values: Float) -> Float:
+        """What the points of the source have, or those of the target if that is host geometry."""
+        return self.ends[0 if self.items[0] is not None else 1].carry(values)
 
     # -- loads from the start ----------------------------------------------------------------
 
@@ -585,11 +593,6 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             self._take_table(rows)
             self.held_tension[:], self.held_friction[:] = tension, friction
             self._is_mine = np.ones(len(self._is_mine), bool)  # until they find their ranks
-
-
-def _has_edges(item: Any) -> bool:
-    """Whether an Object has frames, on edges; particles have not."""
-    return isinstance(item, Edges)
 
 
 def _pair_keys(source: Int64, weights: Float, target: Int64) -> Int64:

@@ -24,7 +24,7 @@ from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
 from loki_core.kernels.colliders.triangle_tree import build_tree
 from loki_core.kernels.solids.attachments import nearest_triangles
-from loki_core.objects.solids.anchors import curve_edges
+from loki_core.objects.basics.capabilities import SolvedPoints
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]
@@ -110,19 +110,11 @@ def attached_points(stream: Any, *, label: str) -> NDArray[np.bool_]:
     return np.asarray(given != 0)
 
 
-def geometry_of_solid(item: Any) -> Geometry:
-    """A Curves Object as it is now, whole on every rank. Collective."""
-    strands, (_, places, attached) = item.topology, _gathered(item)
-    edges = curve_edges(strands.offsets, strands.closed)
-    bodies = np.repeat(np.arange(strands.primitive_count), strands.sizes)
-    return Geometry(places, edges, bodies, attached)
-
-
-def geometry_of_particles(item: Any) -> Geometry:
-    """A Particle Object as it is now, whole on every rank, in the order of ids. Collective."""
+def geometry_of(item: SolvedPoints) -> Geometry:
+    """An Object as it is now, whole on every rank, its points in the order of ids. Collective."""
     ids, places, attached = _gathered(item)
-    own = np.arange(len(ids), dtype=np.int64)
-    return Geometry(places, own[:, None], own, attached, ids)
+    primitives, bodies, has_names = item.attachable(ids)
+    return Geometry(places, primitives, bodies, attached, ids if has_names else None)
 
 
 def _gathered(item: Any) -> tuple[Int64, Float, NDArray[np.bool_]]:

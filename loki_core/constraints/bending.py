@@ -20,10 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
-from loki_core.constraints.constraint import Constraint, ConstraintBehavior, Elements
+from loki_core.constraints.constraint import Constraint, ConstraintBehavior
+from loki_core.constraints.elements import Elements
 from loki_core.kernels.solids.rod_curvature import scatter_curvatures
 from loki_core.kernels.solids.rod_strains import bending_strains, bending_strains_only
 from loki_core.objects.basics.capabilities import Joints
+from loki_core.objects.solids.unknowns import POSITION, TWIST
 
 Float = NDArray[np.float64]
 
@@ -35,7 +37,6 @@ class BendingConstraint(ConstraintBehavior):
         3.0e9,
         unit="Pa",
         minimum=0.0,
-        varies="vertex",
         channel="young_modulus",
         doc="Stress over strain; the default is a hair's.",
     )
@@ -43,7 +44,6 @@ class BendingConstraint(ConstraintBehavior):
         1.1e9,
         unit="Pa",
         minimum=0.0,
-        varies="vertex",
         channel="shear_modulus",
         doc="Shear stress over shear strain; the default is a hair's.",
     )
@@ -51,27 +51,23 @@ class BendingConstraint(ConstraintBehavior):
         None,
         unit="N*m^2",
         minimum=0.0,
-        varies="vertex",
         doc="E I, moment over curvature; none takes it from modulus and cross-section.",
     )
     second_stiffness: float | None = parameter(
         None,
         unit="N*m^2",
         minimum=0.0,
-        varies="vertex",
         doc="E I along the second material axis; none is stiffness times the aspect squared.",
     )
     twist_stiffness: float | None = parameter(
         None,
         unit="N*m^2",
         minimum=0.0,
-        varies="vertex",
         doc="G J, moment over twist; none takes it from modulus and cross-section.",
     )
     natural_twist: float = parameter(
         0.0,
         unit="rad/m",
-        varies="vertex",
         doc="Twist without stress, beyond that of the rest shape.",
     )
 
@@ -100,16 +96,14 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
         """Three vertices and two angles at every joint, in the order of a strand's unknowns."""
         rods = self.target
         before, after = rods.joint_edges[:, 0], rods.joint_edges[:, 1]
-        count = len(before)
-        three = np.arange(3)
-        dofs = np.empty((count, 11), np.int64)
-        dofs[:, 0:3] = rods.particle_dof[rods.edge_vertices[before, 0]][:, None] + three
-        dofs[:, 3] = rods.edge_dof[before]
-        dofs[:, 4:7] = rods.particle_dof[rods.joint_vertex][:, None] + three
-        dofs[:, 7] = rods.edge_dof[after]
-        dofs[:, 8:11] = rods.particle_dof[rods.edge_vertices[after, 1]][:, None] + three
-        dofs += rods.first_dof
-        return Elements(rods.joint_offsets, dofs.astype(np.int32), np.arange(count))
+        unknowns, ends = rods.unknowns, rods.edge_vertices
+        parts = [
+            unknowns.joint(POSITION, ends[before, 0]), unknowns.joint(TWIST, before),
+            unknowns.joint(POSITION, rods.joint_vertex), unknowns.joint(TWIST, after),
+            unknowns.joint(POSITION, ends[after, 1]),
+        ]  # fmt: skip
+        dofs = np.concatenate(parts, axis=1).astype(np.int32)
+        return Elements(rods.joint_offsets, dofs, rods.joint_vertex[:, None], rods.joints)
 
     def evaluate(self, value: Float, gradient: Float) -> None:
         """Write strains beyond those at rest, and their gradient."""
@@ -154,12 +148,11 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
         self._subtract_rest(value)
 
     def _subtract_rest(self, value: Float) -> None:
-        rods, joints = self.target, self.target.joints
+        joints = self.target.joints
         value -= joints.local("rest_strain")
-        rate, step = self.resolve("natural_twist", np.float64)
+        rate, step = self.of_elements("natural_twist")
         if step or rate[0] != 0.0:
-            length = joints.local("length")
-            value[:, 2] -= (rate[rods.joint_vertex] if step else rate[0]) * length
+            value[:, 2] -= rate * joints.local("length")
 
     def stiffness_touches(self) -> tuple[str, ...]:
         """The cross-section may be painted."""

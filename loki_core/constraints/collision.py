@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.constraints.constraint import Constraint, Elements
+from loki_core.constraints.constraint import Constraint
 from loki_core.constraints.contact_detection import (
     Contacts,
     Sites,
@@ -38,15 +38,17 @@ from loki_core.constraints.contact_detection import (
     find_sites,
     measure,
 )
+from loki_core.constraints.elements import Elements
 from loki_core.data.accessors import Access, Declaration
 from loki_core.kernels.solids.constraint_assembly import (
     predict_tension,
     scatter_elements,
     scatter_forces,
 )
-from loki_core.objects.basics.capabilities import Edges, Unknowns
+from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.colliders.body_collider import MeetsColliders, colliders_of
+from loki_core.objects.solids.unknowns import POSITION
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -61,7 +63,7 @@ OLD = 2.0
 LEAVES = 4.0  # times the depth at rest: above the surface by more, a contact is over
 
 
-class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
+class CollisionConstraint(Behavior, kind="constraint", exclusive=True, varies="vertex"):
     """Let the Colliders of the Group stop the solids and particles in it."""
 
     stiffness: float | None = parameter(
@@ -73,14 +75,12 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
     friction_coefficient: float = parameter(
         0.3,
         minimum=0.0,
-        varies="vertex",
         doc="Largest friction over the normal force (Coulomb's law).",
     )
     restitution: float = parameter(
         0.0,
         minimum=0.0,
         maximum=1.0,
-        varies="vertex",
         doc="Speed of particles and droplets after an impact over that before it; solids do not "
         "bounce.",
     )
@@ -106,7 +106,7 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True):
         return [fitting[0](self, item) for item, fitting in first if fitting]
 
 
-class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionConstraint):
+class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=CollisionConstraint):
     """Adds contact forces and their stiffness.
 
     Attributes:
@@ -174,13 +174,11 @@ class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionCo
         """All edges: whatever a contact may couple."""
         solid = self.target
         if not isinstance(solid, Edges):
-            runs = np.zeros(len(solid.body_start), np.int64)
-            return Elements(runs, np.zeros((0, 6), np.int32), np.zeros(0, np.int64))
-        ends = solid.particle_dof[solid.edge_vertices]
-        dofs = solid.first_dof + ends[:, :, None] + np.arange(3)
-        count = len(ends)
-        dofs = dofs.reshape(count, 6).astype(np.int32)
-        return Elements(solid.edge_offsets, dofs, np.arange(count))
+            runs = np.zeros(solid.unknowns.bodies + 1, np.int64)
+            return Elements(runs, np.zeros((0, 6), np.int32), np.zeros((0, 2), np.int64))
+        ends = solid.edge_vertices
+        dofs = solid.unknowns.joint(POSITION, ends).reshape(len(ends), 6).astype(np.int32)
+        return Elements(solid.edge_offsets, dofs, ends)
 
     @task(Stage.EMIT_CONSTRAINTS)
     def emit(self, access: Access, step: Step) -> None:
@@ -195,7 +193,8 @@ class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionCo
 
     def _thickness(self) -> Float:
         """Distance that vertices keep [m]."""
-        whole: Float = self.target.particles.local("radius") + float(self.settings.thickness)
+        whole: Float = self.target.particles.local("radius").copy()
+        whole += self.resolve("thickness", np.float64).values
         return whole
 
     @task(Stage.INGEST, reads=("particles.radius",), communicates=True)
@@ -246,18 +245,15 @@ class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionCo
         solid, sites, site = self.target, self.sites, self.contacts.site
         n = len(site)
         self._dt = dt
-        bodies = len(solid.body_start) - 1
-        self._runs = np.searchsorted(sites.body[site], np.arange(bodies + 1)).astype(np.int64)
-        first = solid.first_dof + solid.particle_dof[sites.carriers[site]]
-        self._dofs = (first[:, :, None] + np.arange(3)).reshape(n, 6).astype(np.int32)
+        bodies = np.arange(solid.unknowns.bodies + 1)
+        self._runs = np.searchsorted(sites.body[site], bodies).astype(np.int64)
+        dofs = solid.unknowns.joint(POSITION, sites.carriers[site])
+        self._dofs = dofs.reshape(n, 6).astype(np.int32)
         self._mass = sites.blend(site, solid.particles.local("mass"))
         self._share = self._mass / (1.0 + float(sites.place.max(initial=-1) + 1))
-        given = self.settings.stiffness
-        inertia = self._mass / dt**2
-        self.k = STIFFENING * inertia if given is None else np.full(n, float(given))
-        values, step = self.resolve("friction_coefficient", np.float64)
-        whole = values if step else np.full(solid.particles.count, values[0])
-        self._mu = sites.blend(site, whole)
+        is_given = self.is_given("stiffness")
+        self.k = self._at_sites("stiffness") if is_given else STIFFENING * self._mass / dt**2
+        self._mu = self._at_sites("friction_coefficient")
         self.value, self.tension, self.slope = (np.zeros((n, 3)) for _ in range(3))
         self.gradient = np.zeros((n, 3, 6))
         self._axes = np.zeros((n, 3, 3))
@@ -265,6 +261,12 @@ class CollisionAction(MeetsColliders, Constraint[Unknowns], behavior=CollisionCo
         memory = self._recall()
         self.normal_force, self._sticking = memory[:, 0].copy(), memory[:, 1:4].copy()
         self._age = memory[:, 4].copy()
+
+    def _at_sites(self, name: str) -> Float:
+        """A parameter at the contacts [n]."""
+        site = self.contacts.site
+        values, step = self.resolve(name, np.float64)
+        return self.sites.blend(site, values) if step else np.full(len(site), values[0])
 
     def _recall(self) -> Float:
         """Normal force and sticking tension that the last step's contacts had, [n, 5]."""

@@ -11,7 +11,7 @@ the line search, and the derivatives that inverse dynamics needs. The formulas a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.compliance import Compliance
+from loki_core.constraints.elements import Elements
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
 from loki_core.kernels.solids.constraint_assembly import (
@@ -32,7 +33,7 @@ from loki_core.kernels.solids.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
-from loki_core.objects.basics.capabilities import Bodies, Unknowns
+from loki_core.objects.basics.capabilities import Bodies, SolvedPoints
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -44,7 +45,7 @@ Float = NDArray[np.float64]
 RIGID = 1.0e9  # stiffness that stands for a rigid Constraint where one is asked for
 
 
-class ConstraintBehavior(Behavior, abstract=True, kind="constraint"):
+class ConstraintBehavior(Behavior, abstract=True, kind="constraint", varies="vertex"):
     """What every Constraint of solids offers: two modes, and two kinds of damping."""
 
     mode: str = parameter(
@@ -82,26 +83,7 @@ class ConstraintBehavior(Behavior, abstract=True, kind="constraint"):
             )
 
 
-@dataclass(frozen=True)
-class Elements:
-    """Which unknowns belong together, element by element.
-
-    Attributes:
-        runs: Elements of each local body of the target, shape [bodies + 1].
-        dofs: Unknowns of each element in the rank's numbering, shape [n, d].
-        rows: Rows that the elements lie on, of the Constraint's `place`, shape [n].
-    """
-
-    runs: NDArray[np.int64]
-    dofs: NDArray[np.int32]
-    rows: NDArray[np.int64]
-
-    @property
-    def count(self) -> int:
-        return len(self.dofs)
-
-
-SolidTarget = TypeVar("SolidTarget", bound=Unknowns)
+SolidTarget = TypeVar("SolidTarget", bound=SolvedPoints)
 
 
 class Constraint(Action[SolidTarget]):
@@ -185,9 +167,10 @@ class Constraint(Action[SolidTarget]):
     def stiffness_in_use(self) -> tuple[Float, int]:
         """The same, or the inverse of a given compliance where it is not 0; a large k if rigid."""
         k, step = self.stiffness()
-        given = self.settings.compliance if self.has_multipliers else None
-        if given is not None:
-            k = np.where(k > 0.0, 1.0 / max(float(given), 1.0 / RIGID), 0.0)
+        if self.has_multipliers and self.is_given("compliance"):
+            given, given_step = self.of_elements("compliance")
+            k = np.where(k > 0.0, 1.0 / np.maximum(given[:, None], 1.0 / RIGID), 0.0)
+            step = max(step, given_step)
         return k, step
 
     def hessian(self, matrices: Float) -> None:
@@ -221,6 +204,10 @@ class Constraint(Action[SolidTarget]):
         """Take such parameters; override, and count `target.parameter_version` up."""
         raise SetupError(f"{type(self).__name__} has no rest parameters")
 
+    def least_rest(self) -> Float | float:
+        """Bound of rest parameters [n, m] that a search for them keeps to."""
+        return -np.inf
+
     def stiffen(self, factors: Float) -> None:
         """Multiply the stiffness of local bodies by factors [bodies]; where `can_stiffen`."""
         raise SetupError(f"{type(self).__name__} cannot be stiffened")
@@ -235,36 +222,46 @@ class Constraint(Action[SolidTarget]):
     @property
     def has_damping(self) -> bool:
         """Whether a step needs the values at its start."""
-        now = self.behavior
-        painted = self.target.overriding_channels(now)
-        names = ("damping_time", "friction")
-        return any(getattr(self.settings, name) for name in names) or bool(painted)
+        return self._acts("damping_time") or self.has_friction
 
     @property
     def has_friction(self) -> bool:
-        return bool(self.settings.friction) and bool(self.settings.friction_stiffness)
+        """Whether there may be Dahl friction."""
+        return self._acts("friction") and self._acts("friction_stiffness")
+
+    def _acts(self, name: str) -> bool:
+        """Whether a parameter may be other than 0: it is set, animated or painted."""
+        return bool(getattr(self.behavior, name)) or self.target.is_painted(self.behavior, name)
+
+    def is_given(self, name: str) -> bool:
+        """Whether a parameter is other than none; 0 is."""
+        given = getattr(self.behavior, name) is not None
+        return given or self.target.is_painted(self.behavior, name)
+
+    def of_elements(self, name: str) -> tuple[Float, int]:
+        """A parameter of each element, `(values [n or 1], step)`."""
+        values, step = self.resolve(name, np.float64)
+        return (self.elements.mean(values), 1) if step else (values, 0)
 
     @property
     def memory_name(self) -> str:
         """Channel in which the friction at the start of the step is kept."""
         return f"{self._channel_prefix}_friction_memory"
 
-    def _memory(self) -> Float:
-        if not self.has_friction:
-            return np.zeros((1, self.components))
-        holder = self.target.data[self.place]
-        kept: Float = holder.local(self.memory_name)[self.elements.rows]
-        return kept
+    def find_parameters(self) -> None:
+        """Resolve what damps, of all elements; override for more."""
+        self._relaxation = self.of_elements("damping_time")
+        if self.has_friction:
+            self._friction_limit = self.of_elements("friction")
+            self._friction_slope = self.of_elements("friction_stiffness")
 
     def _damping(self) -> tuple[Any, ...]:
         """Arguments of the kernels after the stiffness."""
-        zero = np.zeros(1)
-        relaxation = np.array([float(self.settings.damping_time)])
         if not self.has_friction:
-            return relaxation, 0, self._memory(), zero, 0, zero, 0, 0
-        limit = np.array([float(self.settings.friction)])
-        sigma = np.array([float(self.settings.friction_stiffness)])
-        return relaxation, 0, self._memory(), limit, 0, sigma, 0, 1
+            nothing, zero = np.zeros((1, self.components)), np.zeros(1)
+            return *self._relaxation, nothing, zero, 0, zero, 0, 0
+        memory = self.elements.remembered(self.memory_name, self.components)
+        return *self._relaxation, memory, *self._friction_limit, *self._friction_slope, 1
 
     # -- the Tasks -------------------------------------------------------------------------
 
@@ -341,6 +338,7 @@ class Constraint(Action[SolidTarget]):
             self._renew_elements()
         found_for = (self.settings, self.target.parameters_version(self.behavior))
         if self._stiffness_of != found_for:
+            self.find_parameters()
             self.k, self.k_step = self.stiffness_in_use()
             self._stiffness_of = found_for
         if self.has_damping:
@@ -418,10 +416,7 @@ class Constraint(Action[SolidTarget]):
 
     def solved_tension(self) -> Float:
         """Tension that the last solve balanced, where the second derivative is used."""
-        holder = self.target.data[self.place]
-        holder.add_channel(self.tension_name, np.float64, (self.components,))
-        kept: Float = holder.local(self.tension_name)
-        return kept
+        return self.elements.remembered(self.tension_name, self.components)
 
     @property
     def tension_name(self) -> str:
@@ -437,20 +432,26 @@ class Constraint(Action[SolidTarget]):
         """
         if self.has_multipliers:
             self.soft.take(self.joint_dofs, change)
-        if self.has_hessian and self.has_multipliers:
-            self.solved_tension()[:] = self.soft.tension
-        elif self.has_hessian:
-            tension = self.solved_tension()
+        if not self.has_hessian:
+            return
+        tension = self.solved_tension()
+        if self.has_multipliers:
+            tension[:] = self.soft.tension
+        else:
             predict_tension(
                 self.elements.dofs, self.gradient, self.tension, self.slope, change, tension
             )
+        self.elements.remember(self.tension_name, tension)
 
     def _compliances(self) -> tuple[Float, int]:
         """Inverse stiffness `(values [n or 1, m], step)`; infinite where there is none."""
-        given = self.settings.compliance
         carried = self.k > 0.0
+        if self.is_given("compliance"):
+            given, step = self.of_elements("compliance")
+            inverse = np.where(carried, given[:, None], np.inf)
+            return inverse, max(self.k_step, step)
         inverse = np.divide(1.0, self.k, out=np.full_like(self.k, np.inf), where=carried)
-        return inverse if given is None else np.where(carried, float(given), np.inf), self.k_step
+        return inverse, self.k_step
 
     def _respond(self, dt: float) -> Float:
         """Tension and slope of the present values; returns friction."""
@@ -472,9 +473,7 @@ class Constraint(Action[SolidTarget]):
         """Keep the friction at the end of the step."""
         self.evaluate_only(self.value)
         friction = self._respond(step.dt)
-        holder = self.target.data[self.place]
-        holder.local(self.memory_name)[self.elements.rows] = friction
-        holder.mark_written(self.memory_name)
+        self.elements.remember(self.memory_name, friction)
 
     def rounding(self, sizes: Float) -> Float:
         """By how much rounding of unknowns may change each element's energy, over epsilon [J].

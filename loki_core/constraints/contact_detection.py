@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from loki_core.objects.basics.capabilities import Edges
 from loki_core.objects.colliders.body_collider import BodyCollider
+from loki_core.objects.solids.unknowns import POSITION
 
 Float = NDArray[np.float64]
 Int64 = NDArray[np.int64]
@@ -64,7 +65,7 @@ class Sites:
 def find_sites(target: Any, samples: int) -> Sites:
     """Return all points of an Object, and this many points inside every edge of it."""
     vertices = np.arange(target.particles.count, dtype=np.int64)
-    body = [target.point_bodies()]
+    body = [target.unknowns.body_of(POSITION)]
     carriers, weights = [np.stack((vertices, vertices), axis=1)], [np.ones((len(vertices), 2))]
     weights[0][:, 1] = 0.0
     row, place = [vertices], [np.full(len(vertices), -1, np.int64)]

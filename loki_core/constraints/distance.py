@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import parameter
 from loki_core.constraints.constraint import ConstraintBehavior
-from loki_core.constraints.stretching import EdgeConstraint
+from loki_core.constraints.edge_length import EdgeLength
 from loki_core.data.accessors import Access, Declaration
+from loki_core.objects.basics.capabilities import Edges
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
@@ -29,17 +30,16 @@ class DistanceConstraint(ConstraintBehavior):
     """Keep the ends of every edge at the distance that they start at."""
 
     stiffness: float = parameter(
-        1000.0, unit="N/m", minimum=0.0, varies="vertex", doc="Force over change of length."
+        1000.0, unit="N/m", minimum=0.0, doc="Force over change of length."
     )
     rest_scale: float = parameter(
         1.0,
         minimum=0.0,
-        varies="vertex",
         doc="Length without force over that at the start; below 1 edges pull together.",
     )
 
 
-class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
+class DistanceAction(EdgeLength[Edges], behavior=DistanceConstraint):
     """Adds the energy k (|e| - s d)^2 / 2."""
 
     cost = 0.14
@@ -48,8 +48,7 @@ class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
         super().__init__(behavior, target)
         further = self._channel_prefix.removeprefix("distance_constraint")  # of several: "_1"
         self.rest_name = f"rest_distance{further}"
-        self.reads = (f"edges.{self.rest_name}", "edges.length")
-        self.gradient_reads = ("particles.position", "edges.rest_length")
+        self.reads = ("particles.position", f"edges.{self.rest_name}")
         target.data["edges"].add_channel(self.rest_name, np.float64)
 
     def declare(
@@ -68,29 +67,20 @@ class DistanceAction(EdgeConstraint, behavior=DistanceConstraint):
 
     def rest_parameters(self) -> Float:
         """Lengths without force."""
-        lengths: Float = (self._scale() * self.target.edges.local(self.rest_name))[:, None]
-        return lengths
+        return self.rest_lengths()[:, None]
+
+    def rest_lengths(self) -> Float:
+        """Those of the start, scaled."""
+        scale, step = self.of_elements("rest_scale")
+        start = self.target.edges.local(self.rest_name)
+        return start if not step and scale[0] == 1.0 else scale * start
 
     def set_rest_parameters(self, values: Float) -> None:
-        scale = self._scale()
-        usable = scale > 0.0
         kept = self.target.edges.local(self.rest_name)
+        scale = np.broadcast_to(self.of_elements("rest_scale")[0], kept.shape)
+        usable = scale > 0.0
         kept[usable] = values[usable, 0] / scale[usable]
 
     def stiffness(self) -> tuple[Float, int]:
-        rods = self.target
-        k = rods.on_edges(rods.per_vertex(self.behavior, "stiffness", label=self.path))
-        return k[:, None], 1
-
-    def evaluate(self, value: Float, gradient: Float) -> None:
-        """Write lengths beyond those at rest, and their gradient."""
-        super().evaluate(value, gradient)
-        value += self.target.edges.local("rest_length")[:, None] - self.rest_parameters()
-
-    def evaluate_only(self, value: Float) -> None:
-        value[:] = self.target.edges.local("length")[:, None] - self.rest_parameters()
-
-    def _scale(self) -> Float:
-        rods = self.target
-        means: Float = rods.on_edges(rods.per_vertex(self.behavior, "rest_scale", label=self.path))
-        return means
+        k, step = self.of_elements("stiffness")
+        return k[:, None], step

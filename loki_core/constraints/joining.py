@@ -14,7 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.constraints.constraint import Constraint, Elements, Float
+from loki_core.constraints.constraint import Constraint, Float
+from loki_core.constraints.elements import Elements
 from loki_core.constraints.shared_rows import Copies
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
@@ -25,7 +26,7 @@ from loki_core.kernels.solids.constraint_assembly import (
     respond,
 )
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
-from loki_core.objects.basics.capabilities import Unknowns
+from loki_core.objects.basics.capabilities import SolvedPoints
 from loki_core.objects.solids.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -33,7 +34,7 @@ from loki_core.pipeline.task import Step, Task, task
 Int64 = NDArray[np.int64]
 
 
-class JoiningConstraint(Constraint[Unknowns]):
+class JoiningConstraint(Constraint[SolvedPoints]):
     """Base of Constraints between bodies.
 
     Class attributes, set by the author:
@@ -62,7 +63,7 @@ class JoiningConstraint(Constraint[Unknowns]):
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
 
-    def __init__(self, behavior: object, target: Unknowns) -> None:
+    def __init__(self, behavior: object, target: SolvedPoints) -> None:
         super().__init__(behavior, target)
         self.forget(0)
 
@@ -116,6 +117,15 @@ class JoiningConstraint(Constraint[Unknowns]):
             system.couplings.rows[2],
         )  # fmt: skip
 
+    def carried(self, values: Float) -> Float:
+        """What the target's points have [count], at this rank's elements [n]. Collective."""
+        raise SetupError(f"{type(self).__name__} joins bodies and must define carried(...)")
+
+    def of_elements(self, name: str) -> tuple[Float, int]:
+        """A parameter of each element, `(values [n or 1], step)`. Collective."""
+        values, step = self.resolve(name, np.float64)
+        return (self.carried(values), 1) if step else (values, 0)
+
     def geometric_stiffness(self, tension: Float) -> tuple[Float, Float] | None:
         """Rows g [n, r, d] and weights s >= 0 [n, r] of g^T s g, the stiffness under tension."""
         return None
@@ -141,6 +151,7 @@ class JoiningConstraint(Constraint[Unknowns]):
         if wanted != self._renewed_for:
             self._renewed_for = wanted
             self._renew_elements()
+        self.find_parameters()
         self.k, self.k_step = self.stiffness_in_use()
         if self.has_damping:
             self.evaluate_only(self.start)
@@ -160,7 +171,8 @@ class JoiningConstraint(Constraint[Unknowns]):
         """Set `numbers`, `global_dofs`, `is_owner` and `copies` by `find_joined`. Collective."""
         self.find_joined()
         none = np.zeros(1, np.int64)
-        return Elements(none, self.global_dofs.astype(np.int32), np.arange(len(self.numbers)))
+        points = np.empty((len(self.numbers), 0), np.int64)  # they may be other ranks'
+        return Elements(none, self.global_dofs.astype(np.int32), points)
 
     def find_joined(self) -> None:
         """Find the elements that touch this rank's bodies. Collective."""
@@ -253,16 +265,22 @@ class JoiningConstraint(Constraint[Unknowns]):
 
     def _without_friction(self) -> tuple[Any, ...]:
         """Arguments of the kernels after the stiffness."""
-        zero = np.zeros(1)
-        relaxation = np.array([float(self.settings.damping_time)])
-        return relaxation, 0, np.zeros((1, self.components)), zero, 0, zero, 0, 0
+        nothing, zero = np.zeros((1, self.components)), np.zeros(1)
+        return *self._relaxation, nothing, zero, 0, zero, 0, 0
 
     def _friction_alone(self) -> tuple[Any, ...]:
         """Arguments of the kernels from the stiffness on."""
-        limit = np.array([float(self.settings.friction)])
-        sigma = np.array([float(self.settings.friction_stiffness)])
         none = np.zeros((1, self.rubbing))
-        return none, 0, np.zeros(1), 0, self.held_friction, limit, 0, sigma, 0, 1
+        return (
+            none,
+            0,
+            np.zeros(1),
+            0,
+            self.held_friction,
+            *self._friction_limit,
+            *self._friction_slope,
+            1,
+        )
 
     def _rubbing_part(self, values: Float) -> Float:
         return np.ascontiguousarray(values[:, : self.rubbing])

@@ -63,8 +63,10 @@ class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
         """Say how far from Colliders the distance has to be known: on all ranks the same."""
         largest = float(access["particles.radius"].max(initial=0.0))
         largest = self.target.scope.domain.comm.maximum(largest)
+        thickest = float(self.resolve("thickness", np.float64).values.max(initial=0.0))
+        thickest = self.target.scope.domain.comm.maximum(thickest)
         for one in self.target.body_colliders:
-            one.need(largest + float(self.settings.thickness), is_tight=True)
+            one.need(largest + thickest, is_tight=True)
 
     def _colliders(self) -> list[BodyCollider]:
         if self.target.fluid is not None:
@@ -117,7 +119,7 @@ class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
     ) -> None:  # fmt: skip
         """Let particles meet Colliders between start and position, and account for it."""
         particles, before = self.target.particles, velocity.astype(np.float64)
-        gap = particles.local("radius").astype(np.float64) + float(self.settings.thickness)
+        gap = particles.local("radius").astype(np.float64) + self._of_each("thickness")
         given = [self._of_each(name) for name in ("restitution", "friction_coefficient")]
         colliders = self._colliders()
         for _ in range(CORNER):

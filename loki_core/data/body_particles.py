@@ -1,6 +1,6 @@
 """Body Particles: a Particle System whose particles belong to bodies, and stay in their order.
 
-    order    by id; the ids of a body follow one another, so a body is one run of rows
+    order    by body, and in it by id; a body is one run of rows
     owner    all particles of a body are on one rank, wherever in space they are
 
 The unknowns of solids are owned by body (a strand, a mesh island), so that a direct solve per body
@@ -34,15 +34,16 @@ class BodyParticles(ParticleSystem):
         self.add_channel("body", np.int64, default=-1)
 
     def rebucketize(self) -> None:
-        """Put particles in the order of their ids; where they are does not matter here."""
+        """Put particles in the order of bodies and ids; where they are does not matter here."""
         if notes.running is not None:
             notes.running.note_layout(self)
-        ids = self.local("id")
-        if self._removed is not None or np.any(ids[1:] < ids[:-1]):
+        ids, body = self.local("id"), self.local("body")
+        is_next = (body[1:] > body[:-1]) | ((body[1:] == body[:-1]) & (ids[1:] >= ids[:-1]))
+        if self._removed is not None or not np.all(is_next):
             keep = (
                 np.arange(self.count) if self._removed is None else np.flatnonzero(~self._removed)
             )
-            self._reorder(keep[np.argsort(ids[keep], kind="stable")].astype(np.uint32))
+            self._reorder(keep[np.lexsort((ids[keep], body[keep]))].astype(np.uint32))
             self._removed = None
         self._ghosts_laid_out = True
         self._shrink()

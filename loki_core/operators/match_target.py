@@ -22,6 +22,7 @@ from loki_core.data.accessors import Access, Declaration
 from loki_core.data.curves import Curves
 from loki_core.errors import InputError
 from loki_core.objects.basics.capabilities import Joints
+from loki_core.objects.solids.unknowns import POSITION
 from loki_core.operators.operator import Operator
 from loki_core.operators.rest_problem import (
     RestProblem,
@@ -135,8 +136,7 @@ class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
     @staticmethod
     def _as_unknowns(problem: RestProblem, places: Float) -> Float:
         vector = np.zeros(problem.system.size)
-        first = problem.target.first_dof + problem.target.particle_dof
-        vector[first[:, None] + np.arange(3)] = places
+        vector[problem.target.unknowns.joint(POSITION)] = places
         return vector
 
     # -- Gauss-Newton iterations -----------------------------------------------------------
@@ -185,7 +185,7 @@ class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
         solve = problem.solver(problem.matrix(geometric=True))
         chosen = [term for term in problem.terms if term.adjustable]
         changes = [np.zeros_like(term.value) for term in chosen]
-        bodies = len(self.target.body_start) - 1
+        bodies = self.target.unknowns.bodies
         by_rest = [problem.force_by_rest(body) for body in range(bodies)]
         moved = [np.zeros_like(one) for one in by_rest]
         # One solve moves the equilibria of all bodies by their next parameter.

@@ -29,8 +29,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.constraints.constraint import Constraint, Elements
-from loki_core.constraints.stretching import EdgeConstraint
+from loki_core.constraints.constraint import Constraint
+from loki_core.constraints.elements import Elements
 from loki_core.data.accessors import Declaration, split_name
 from loki_core.errors import DivergenceError, SetupError, did_you_mean
 from loki_core.kernels.algebra.skyline import factor_bodies, solve_bodies
@@ -40,12 +40,10 @@ from loki_core.kernels.solids.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
-from loki_core.objects.basics.capabilities import Edges
+from loki_core.objects.solids.unknowns import POSITION
 
 Float = NDArray[np.float64]
 
-#: Rest lengths stay above this part of the length that an edge has.
-SHORTEST_REST = 0.05
 #: Forces below this part of the load count as none.
 BALANCED = 1.0e-10
 #: Factors of ten by which the regularisation grows before a matrix is given up.
@@ -91,7 +89,7 @@ class RestProblem:
     ) -> None:
         self.target, self.system, self.load = target, target.system, load
         self.regularization = regularization
-        self.own = np.arange(target.first_dof, target.first_dof + int(target.body_start[-1]))
+        self.own = np.arange(self.system.size)[target.unknowns.range]
         fixed = np.ones(self.system.size, np.uint8)
         fixed[self.own] = self.system.fixed[self.own]
         self.fixed = fixed
@@ -212,16 +210,14 @@ class RestProblem:
         change = -np.einsum("nmd,nd->nm", term.gradient, y[term.elements.dofs])
         change[term.held] = 0.0
         wanted = term.constraint.rest_parameters() + change
-        if isinstance(term.constraint, EdgeConstraint):
-            shortest = SHORTEST_REST * self.target.edges.local("length")[:, None]
-            term.held |= wanted < shortest
-            wanted = np.maximum(wanted, shortest)
-        term.constraint.set_rest_parameters(wanted)
+        least = term.constraint.least_rest()
+        term.held |= wanted < least
+        term.constraint.set_rest_parameters(np.maximum(wanted, least))
 
     def largest(self, force: Float) -> float:
         """Largest force on a point [N]; moments on edges are not looked at."""
-        first = self.target.first_dof + self.target.particle_dof
-        return float(np.max(np.abs(force[first[:, None] + np.arange(3)]), initial=0.0))
+        on_points = force[self.target.unknowns.joint(POSITION)]
+        return float(np.max(np.abs(on_points), initial=0.0))
 
     # -- equilibria ------------------------------------------------------------------------
 
@@ -259,15 +255,13 @@ class RestProblem:
     def places(self) -> Float:
         """Positions of the solid's points as unknowns [size]; other unknowns are 0."""
         vector = np.zeros(self.system.size)
-        first = self.target.first_dof + self.target.particle_dof
-        vector[first[:, None] + np.arange(3)] = self.target.particles.local("position")
+        vector[self.target.unknowns.joint(POSITION)] = self.target.particles.local("position")
         return vector
 
     def is_point(self) -> NDArray[np.bool_]:
         """Which unknowns are free coordinates of points, [size]."""
         chosen = np.zeros(self.system.size, bool)
-        first = self.target.first_dof + self.target.particle_dof
-        chosen[first[:, None] + np.arange(3)] = True
+        chosen[self.target.unknowns.joint(POSITION)] = True
         found: NDArray[np.bool_] = chosen & (self.fixed == 0)
         return found
 
@@ -304,8 +298,8 @@ class RestProblem:
 
     def range_of(self, body: int) -> tuple[int, int]:
         """First unknown of a local body of the solid, and the one after its last."""
-        start = self.target.first_dof + self.target.body_start
-        return int(start[body]), int(start[body + 1])
+        found: tuple[int, int] = self.target.unknowns.range_of(body)
+        return found
 
 
 # -- what the Operators share ------------------------------------------------------------------
@@ -362,8 +356,9 @@ def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
     ]
     tried = target.joint_declaration("move").writes  # and put back
     writes = tuple(dict.fromkeys((*declaration.writes, *rest, *tried)))
-    needs = ["solids.fixed", "particles.mass", "particles.start_position"]
-    needs += ["edges.inertia", "edges.start_angle"] if isinstance(target, Edges) else []
+    needs = ["solids.fixed"]
+    for name in ("fill_inertia", "way_to_start"):
+        needs += target.joint_declaration(name).reads
     for one in constraints:
         needs += [*one.reads, *one.gradient_reads, *one.stiffness_touches(), *one.kept_friction]
         needs += target.painted_reads(one.behavior)
@@ -383,7 +378,7 @@ def external_load(target: Any, force: Float) -> Float:
         force: Sum of the Forces on its particles [N], shape [n, 3].
     """
     system, load = target.system, np.zeros(target.system.size)
-    load[(target.first_dof + target.particle_dof)[:, None] + np.arange(3)] = force
+    load[target.unknowns.joint(POSITION)] = force
     adjustable = adjustable_constraints(target)
     for one in system.constraints:
         is_load = one.target is target and not any(one is other for other in adjustable)
@@ -410,14 +405,7 @@ def undisturbed(target: Any) -> Iterator[None]:
 
 def to_start(target: Any) -> None:
     """Move a solid from the guess of the step's end back to the step's start."""
-    change = np.zeros(int(target.body_start[-1]))
-    particles = target.particles
-    places = target.particle_dof[:, None] + np.arange(3)
-    change[places] = particles.local("start_position") - particles.local("position")
-    if isinstance(target, Edges):
-        edges = target.edges
-        change[target.edge_dof] = edges.local("start_angle") - edges.local("angle")
-    target.displace(change, 1.0, 1.0)
+    target.displace(target.way_to_start(), 1.0, 1.0)
 
 
 def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:

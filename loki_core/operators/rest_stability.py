@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.objects.solids.unknowns import POSITION
 from loki_core.operators.rest_problem import RestProblem, RestTerm, undisturbed
 
 Float = NDArray[np.float64]
@@ -39,7 +40,7 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
         How many were stiffened, the largest factor, and how many no factor helps.
     """
     terms = [term for term in problem.terms if term.adjustable and term.constraint.can_stiffen]
-    bodies = len(problem.target.body_start) - 1
+    bodies = problem.target.unknowns.bodies
     if not terms or bodies == 0:
         return 0, 1.0, 0
     band = _difference(problem)
@@ -74,11 +75,10 @@ def _difference(problem: RestProblem) -> Float:
     length = np.full(target.particles.count, np.inf)
     for side in range(2):
         np.minimum.at(length, target.edge_vertices[:, side], target.edges.local("length"))
-    first = target.first_dof + target.particle_dof
-    step[first[:, None] + np.arange(3)] = STEP * length[:, None]
+    step[target.unknowns.joint(POSITION)] = STEP * length[:, None]
     place = np.zeros(size, np.int64)  # within the body
     place[problem.own] = np.arange(len(problem.own)) - np.repeat(
-        target.body_start[:-1], np.diff(target.body_start)
+        target.unknowns.body_start[:-1], np.diff(target.unknowns.body_start)
     )
     band = np.zeros((size, spacing))
     for color in range(spacing):

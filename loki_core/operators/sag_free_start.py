@@ -206,7 +206,7 @@ class SagFreeStartAction(Operator[Bodies], behavior=SagFreeStart):
             return False
         comm = self.target.scope.domain.comm
         stiffened, largest, hopeless = stabilize(problem)
-        strands = comm.total(len(self.target.body_start) - 1)
+        strands = comm.total(self.target.unknowns.bodies)
         found = comm.total(stiffened), comm.maximum(largest), comm.total(hopeless)
         self.warning = describe(found, strands)
         return bool(found[0])

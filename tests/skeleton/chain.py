@@ -15,7 +15,7 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.objects.basics.capabilities import MovedPoints
 from loki_core.objects.basics.object import Object
-from loki_core.objects.solids.embedding import Embedding
+from loki_core.objects.solids.embedded_points import WeightedPoints
 from loki_core.operators.operator import Operator
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
@@ -94,8 +94,8 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
         first = np.arange(comm.rank * total // comm.size, (comm.rank + 1) * total // comm.size)
         half = np.full((len(first), 2), 0.5)
         self.ends = (
-            Embedding(np.stack((first, first + 1), axis=1), half),
-            Embedding(np.stack((first + 1, first + 2), axis=1), half),
+            WeightedPoints(target, np.stack((first, first + 1), axis=1), half),
+            WeightedPoints(target, np.stack((first + 1, first + 2), axis=1), half),
         )
         self.rest = None
         self.residuals = []
@@ -107,7 +107,7 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
     @task(Stage.UPDATE_COLLIDERS, reads=("particles.id", "particles.position"), communicates=True)
     def measure_rest(self, access, step):
         if self.rest is None:
-            a, b = (end.push_forward(access, access["particles.position"]) for end in self.ends)
+            a, b = (end.carry(access["particles.position"]) for end in self.ends)
             self.rest = np.linalg.norm(a - b, axis=1)
 
     @task(
@@ -119,16 +119,18 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
     def solve(self, access, step):
         position, velocity = access["particles.position"], access["particles.velocity"]
         mass = access["particles.mass"]
-        a, b = (end.push_forward(access, position) for end in self.ends)
+        for end in self.ends:
+            end.follow()
+        a, b = (end.carry(position) for end in self.ends)
         edge = a - b
         length = np.linalg.norm(edge, axis=1)
         normal = edge / length[:, None]
         k = float(self.settings.stiffness)
         force = access["particles.force"].copy()
         pull = -k * (length - self.rest)[:, None] * normal
-        self.ends[0].pull_back(access, pull, force)
-        self.ends[1].pull_back(access, -pull, force)
-        system = _ChainSystem(self, access, mass, normal, step.dt**2 * k)
+        self.ends[0].pull_back(pull, force)
+        self.ends[1].pull_back(-pull, force)
+        system = _ChainSystem(self, mass, normal, step.dt**2 * k)
         b_vector = step.dt * force - mass[:, None] * (velocity - access["particles.start_velocity"])
         change = np.zeros(velocity.size)
         solver = ConjugateGradient()
@@ -143,24 +145,18 @@ class ChainDistanceAction(Operator, behavior=ChainDistance):
 class _ChainSystem:
     kind, block_size, null_space = "spd", 3, []
 
-    def __init__(self, action, access, mass, normal, scale):
-        self.action, self.access, self.mass, self.normal, self.scale = (
-            action,
-            access,
-            mass,
-            normal,
-            scale,
-        )
+    def __init__(self, action, mass, normal, scale):
+        self.action, self.mass, self.normal, self.scale = action, mass, normal, scale
         self.size = 3 * len(mass)
         self.comm = action.target.scope.domain.comm
 
     def multiply(self, x, out):
         x = x.reshape(-1, 3)
         product = self.mass[:, None] * x
-        a, b = (end.push_forward(self.access, x) for end in self.action.ends)
+        a, b = (end.carry(x) for end in self.action.ends)
         along = self.scale * np.einsum("ec,ec->e", self.normal, a - b)[:, None] * self.normal
-        self.action.ends[0].pull_back(self.access, along, product)
-        self.action.ends[1].pull_back(self.access, -along, product)
+        self.action.ends[0].pull_back(along, product)
+        self.action.ends[1].pull_back(-along, product)
         out[:] = product.reshape(-1)
 
     def dot(self, x, y):

@@ -55,7 +55,7 @@ def shake(solver, rng, size=0.004):
     change = size * rng.standard_normal(system.size)
     for item in system.solids:
         part = system._part(change, item)
-        part[item.edge_dof] *= 100.0
+        part[item.unknowns.rows("twist")] *= 100.0
         item.displace(part, 1.0, 1.0)
 
 
@@ -108,10 +108,10 @@ def test_inner_forces_balance(flexibility):
     total, moment, scale = np.zeros(3), np.zeros(3), np.abs(force).max()
     for item in system.solids:
         own = system._part(force, item)
-        on_points = own[item.particle_dof[:, None] + np.arange(3)]
+        on_points = item.unknowns.gather(own, "position")
         total += on_points.sum(axis=0)
         moment += np.cross(item.particles.local("position"), on_points).sum(axis=0)
-        moment += own[item.edge_dof] @ item.edges.local("tangent")
+        moment += item.unknowns.gather(own, "twist")[:, 0] @ item.edges.local("tangent")
     assert scale > 1e-3
     np.testing.assert_allclose(total, 0.0, atol=1e-12 * scale)
     np.testing.assert_allclose(moment, 0.0, atol=1e-12 * scale)

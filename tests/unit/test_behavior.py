@@ -248,6 +248,50 @@ def test_subclass_inherits_parameters_and_kind() -> None:
         assert PullSample().strength == 1.0
 
 
+def test_a_class_says_how_far_its_numbers_vary() -> None:
+    with isolated_registry():
+
+        class PaintedSample(Behavior, abstract=True, kind="force", varies="vertex"):
+            strength: float = parameter(1.0)
+            direction: tuple[float, float, float] = parameter((0.0, 1.0, 0.0))
+            limit: float | None = parameter(None)
+            tolerance: float = parameter(1e-3, varies="no")
+            rate: float = parameter(1.0, varies="object")
+            count: int = parameter(1)
+            lanes: int = parameter(1, varies="vertex")
+            size: float = parameter(1.0, choices=(1.0, 2.0))
+            weights: tuple[float, ...] = parameter(())
+            mode: str = parameter("a")
+            is_on: bool = parameter(True)
+
+        class FinerSample(PaintedSample):
+            strength = 2.0
+            drag: float = parameter(0.0)
+
+        class CoarseSample(PaintedSample, varies="no"):
+            drag: float = parameter(0.0)
+
+        def varying(cls: type[Behavior]) -> dict[str, str]:
+            found = {name: one.varies for name, one in cls.parameters().items()}
+            return {name: place for name, place in found.items() if place != "no"}
+
+        own = {
+            "strength": "vertex",
+            "direction": "vertex",
+            "limit": "vertex",
+            "rate": "object",
+            "lanes": "vertex",
+        }
+        assert varying(PaintedSample) == own
+        assert varying(FinerSample) == {**own, "drag": "vertex"}
+        assert FinerSample.parameters()["strength"].default == 2.0
+        assert varying(CoarseSample) == own  # what the base has declared stays
+        with pytest.raises(SetupError, match="varies='vertx' is not known; did you mean"):
+
+            class WrongSample(Behavior, varies="vertx"):  # type: ignore[arg-type]
+                pass
+
+
 def test_validate_sees_all_parameters() -> None:
     with isolated_registry():
 

@@ -268,6 +268,7 @@ def test_sites_are_vertices_and_points_of_edges_in_the_order_of_bodies():
     points = np.concatenate((row(4, 0.1), row(3, 0.1, 0.2)))
     setup = lk.SolverSetup("sites", lk.CurvesObject(input="curves"), lk.StretchingConstraint())
     solver = lk.Solver(setup, {"curves": lk.Curves(points, [0, 4, 7])})
+    solver.solids.renew()
     sites = find_sites(solver.object("CurvesObject"), 2)
     assert len(sites.body) == 7 + 2 * 5
     assert np.all(np.diff(sites.body) >= 0)

@@ -121,14 +121,14 @@ def strain(solver, seed=11, *, amount=0.004, turn=0.6):
     system = solver.solids
     change = amount * rng.standard_normal(system.size)
     for item in system.solids:
-        change[item.first_dof + item.edge_dof] = turn * rng.standard_normal(len(item.edge_dof))
+        angles = item.unknowns.joint("twist")
+        change[angles] = turn * rng.standard_normal(angles.shape)
     displace(system, change)
 
 
 def displace(system, change):
     for item in system.solids:
-        size = int(item.body_start[-1])
-        item.displace(change[item.first_dof : item.first_dof + size], 1.0, STEP.dt)
+        item.displace(change[item.unknowns.range], 1.0, STEP.dt)
 
 
 @contextmanager
@@ -228,11 +228,10 @@ def rigid_motions(system):
     motions = np.zeros((6, system.size))
     for item in system.solids:
         place = item.particles.local("position")
-        vertex, edge = item.first_dof + item.particle_dof, item.first_dof + item.edge_dof
+        vertex, edge = item.unknowns.joint("position"), item.unknowns.joint("twist")[:, 0]
         for axis in range(3):
-            motions[axis, vertex + axis] = 1.0
-            turned = np.cross(np.eye(3)[axis], place)
-            motions[3 + axis, vertex[:, None] + np.arange(3)] = turned
+            motions[axis, vertex[:, axis]] = 1.0
+            motions[3 + axis, vertex] = np.cross(np.eye(3)[axis], place)
             # The frame that is carried along does not spin; the material has to.
             motions[3 + axis, edge] = item.edges.local("tangent")[:, axis]
     return motions

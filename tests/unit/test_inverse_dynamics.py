@@ -223,9 +223,9 @@ def problem():
     solver.run(3)
     rods = solver.object(PATH)
     load = np.zeros(rods.system.size)
-    load[(rods.particle_dof[:, None] + np.arange(3))] = rods.particles.local("mass")[
-        :, None
-    ] * np.array([0.0, -9.81, 0.0])
+    load[rods.unknowns.joint("position")] = rods.particles.local("mass")[:, None] * np.array(
+        [0.0, -9.81, 0.0]
+    )
     return RestProblem(rods, load, regularization=1e-3)
 
 

@@ -410,7 +410,9 @@ def test_a_pattern_lasts_while_the_same_particles_change_rows():
     for _ in range(5):
         solver.run(1)
         orders.add(item.particles.local("id").tobytes())
-        np.testing.assert_array_equal(item.particle_dof, 3 * item.particles.local("id"))
+        np.testing.assert_array_equal(
+            item.unknowns.starts("position"), 3 * item.particles.local("id")
+        )
         assert system.values is values and system.version == version
         assert attach(solver).global_dofs is dofs
     assert len(orders) > 3

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_core.kernels.solids.edge_lengths import edge_strains
 from loki_core.kernels.solids.rod_curvature import scatter_curvatures
 from loki_core.kernels.solids.rod_frames import (
     material_frames,
@@ -15,11 +16,8 @@ from loki_core.kernels.solids.rod_frames import (
     reference_twist,
     start_frames,
 )
-from loki_core.kernels.solids.rod_strains import (
-    bending_strains,
-    bending_strains_only,
-    stretching_strains,
-)
+from loki_core.kernels.solids.rod_strains import bending_strains, bending_strains_only
+from loki_core.objects.solids.host_geometry import curve_edges
 
 TURN = 2.0 * np.pi
 
@@ -29,6 +27,11 @@ def rotation(axis, angle):
     k = np.asarray(axis) / np.linalg.norm(axis)
     across = np.cross(np.eye(3), -k)
     return np.eye(3) + np.sin(angle) * across + (1.0 - np.cos(angle)) * across @ across
+
+
+def ends_of_edges(rods):
+    """Rows of the two vertices of every edge."""
+    return curve_edges(rods.offsets, rods.closed.astype(bool))
 
 
 def make_rods(shapes, closed):
@@ -254,17 +257,12 @@ def test_stretching_gradient_is_the_derivative_of_the_length(seed):
 
     def lengths(x):
         strain, gradient = np.full((edges, 1), np.nan), np.full((edges, 1, 6), np.nan)
-        stretching_strains(x, rods.offsets, rods.edge_offsets, rods.closed, strain, gradient)
+        edge_strains(x, ends_of_edges(rods), strain[:, 0], gradient)
         return strain[:, 0], gradient
 
     length, gradient = lengths(rods.x)
     np.testing.assert_allclose(length, rods.length, rtol=1e-14)
-    starts, ends = [], []
-    for strand in range(len(rods.closed)):
-        first, k = rods.offsets[strand], rods.offsets[strand + 1] - rods.offsets[strand]
-        for i in range(rods.edge_offsets[strand + 1] - rods.edge_offsets[strand]):
-            starts.append(first + i)
-            ends.append(first + (i + 1) % k)
+    starts, ends = ends_of_edges(rods).T
     dense = np.zeros((edges, *rods.x.shape))
     dense[np.arange(edges), starts] += gradient[:, 0, :3]
     dense[np.arange(edges), ends] += gradient[:, 0, 3:]
@@ -434,7 +432,7 @@ def test_reversed_folded_and_lost_edges_stay_finite():
     assert np.isfinite(strain).all() and np.isfinite(gradient).all()
     assert rods.length[0] == 0.0 and np.linalg.norm(rods.tangent[0]) == pytest.approx(1.0)
     lengths, by_ends = np.empty((9, 1)), np.empty((9, 1, 6))
-    stretching_strains(x, rods.offsets, rods.edge_offsets, rods.closed, lengths, by_ends)
+    edge_strains(x, ends_of_edges(rods), lengths[:, 0], by_ends)
     assert lengths[0, 0] == 0.0 and not by_ends[0].any()
     assert np.isfinite(by_ends).all()
     point = make_rods([np.zeros((4, 3))], [0])
@@ -480,9 +478,7 @@ def test_threads_do_not_change_a_bit():
             strain, gradient = strains_and_gradient(rods)
             length = np.empty((len(rods.theta), 1))
             by_ends = np.empty((len(rods.theta), 1, 6))
-            stretching_strains(
-                rods.x, rods.offsets, rods.edge_offsets, rods.closed, length, by_ends
-            )
+            edge_strains(rods.x, ends_of_edges(rods), length[:, 0], by_ends)
             arrays = [strain, gradient, strains_only(rods), frames_of(rods), length, by_ends]
             results.append([*arrays, rods.twist_of_reference, rods.reference, rods.length])
     finally:

@@ -34,8 +34,6 @@ from loki_core.kernels.jit import device, inlined, parallel_kernel, prange
 from loki_core.kernels.solids.rod_frames import (
     SHORTEST_SQUARED,
     cross3,
-    direction,
-    edge_vector,
     edges_of_joints,
     material_directors,
 )
@@ -159,34 +157,3 @@ def bending_strains_only(
                 strain[joint, 2] = twist
                 before = after
                 after += 1
-
-
-@parallel_kernel
-def stretching_strains(x, offsets, edge_offsets, closed, strain, gradient):
-    """Length of each edge [edges, 1], and its gradient [edges, 1, 6] by its two ends."""
-    for strand in prange(offsets.shape[0] - 1):
-        first = offsets[strand]
-        vertex_count = offsets[strand + 1] - first
-        edge_first = edge_offsets[strand]
-        for local in range(edge_offsets[strand + 1] - edge_first):
-            edge = edge_first + local
-            between = edge_vector(x, first, first + local, vertex_count)
-            t, strain[edge, 0] = direction(between, (0.0, 0.0, 0.0))
-            for axis in range(3):
-                gradient[edge, 0, axis] = -t[axis]
-                gradient[edge, 0, 3 + axis] = t[axis]
-
-
-@parallel_kernel
-def length_hessians(tangent, length, matrices):
-    """Second derivative of each edge's length [edges, 6, 6]: (I - t t^T) / |e|, with signs."""
-    for edge in prange(length.shape[0]):
-        inverse = inverse_length(length, edge)
-        for a in range(3):
-            for b in range(3):
-                across = (1.0 if a == b else 0.0) - tangent[edge, a] * tangent[edge, b]
-                entry = across * inverse
-                matrices[edge, a, b] = entry
-                matrices[edge, 3 + a, 3 + b] = entry
-                matrices[edge, a, 3 + b] = -entry
-                matrices[edge, 3 + a, b] = -entry

@@ -10,10 +10,11 @@ Object is met by all Actions that it suits.
     Capability                 every Object
       Points                   particles with channels
         MovedPoints            that Forces move
-          Unknowns             that the joint system of solids may solve for
+          SolvedPoints             that the joint system of solids may solve for
             Bodies             in bodies that stay whole
               Edges            with edges between them
-                Joints         and joints between these: strands
+                Sections       that are beams
+                  Joints       and joints between these: strands
             LooseParticles     each by itself: grains, a liquid, droplets
       Immersed                 points that a fluid flows around
       Faces                    velocity on the faces of a staggered grid
@@ -33,12 +34,15 @@ if TYPE_CHECKING:
     from abc import ABCMeta as _ProtocolMeta
 
     from loki_core.behavior import Behavior
+    from loki_core.data.accessors import Declaration
     from loki_core.data.body_particles import BodyParticles
     from loki_core.data.discrete_volume import DiscreteVolume
     from loki_core.data.particle_system import ParticleSystem
     from loki_core.objects.basics.object import Scope
     from loki_core.objects.gas.surroundings import Surroundings
+    from loki_core.objects.solids.embedded_points import EmbeddedPoints
     from loki_core.objects.solids.solid_system import SolidSystem
+    from loki_core.objects.solids.unknowns import Unknowns
     from loki_core.sparse_parameters import Resolved
 else:
     _ProtocolMeta = type(Protocol)
@@ -85,6 +89,9 @@ class Capability(Protocol, metaclass=_Declared):
     def vertex_channels(self) -> Mapping[str, Array]:
         """Channels that may override parameters per vertex: the user's own."""
 
+    def is_painted(self, behavior: Behavior, name: str) -> bool:
+        """Whether the input replaces a parameter in any place, on every rank alike."""
+
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Vertex channels that override a parameter of the Behavior."""
 
@@ -123,7 +130,7 @@ class MovedPoints(Points, Protocol):
 
 
 @runtime_checkable
-class Unknowns(MovedPoints, Protocol):
+class SolvedPoints(MovedPoints, Protocol):
     """Points that become unknowns of the joint system of solids where a Constraint asks.
 
     Attributes:
@@ -132,11 +139,10 @@ class Unknowns(MovedPoints, Protocol):
         fluid: The Operator that makes a liquid of them, if any.
         contacts: What lets particles meet Colliders, if anything does.
         body_colliders: Colliders that they meet; these enter themselves.
-        first_dof: Where the unknowns begin among those of the rank.
-        body_start: First unknown of each local body, shape [bodies + 1].
-        particle_dof: First unknown of each particle, shape [count].
+        unknowns: Their numbers, body by body.
         parameter_version: Changes when rest lengths or the like do.
         kept_by: What they are owned by: "bucket" or "body".
+        has_frames: Whether places on it have axes that turn.
     """
 
     system: SolidSystem
@@ -144,11 +150,21 @@ class Unknowns(MovedPoints, Protocol):
     fluid: Any
     contacts: Any
     body_colliders: list[Any]
-    first_dof: int
-    body_start: Int64
-    particle_dof: Int64
+    unknowns: Unknowns
     parameter_version: int
     kept_by: str
+    has_frames: bool
+
+    def embed(self, primitives: Int64, corners: Int64, weights: Float) -> EmbeddedPoints:
+        """Places on primitives, by ids of these and of their corners [n, k]. Collective."""
+
+    def attachable(self, ids: Int64) -> tuple[Int64, Int64, bool]:
+        """What points can be attached to, given the ids of all points on all ranks.
+
+        Returns:
+            Corners of all primitives, as places in the list; the body of each point; and whether
+            points come and go, so that they go by id.
+        """
 
     def join(self) -> None:
         """Become part of the joint system."""
@@ -156,18 +172,21 @@ class Unknowns(MovedPoints, Protocol):
     def parameters_version(self, behavior: Behavior) -> tuple[Any, ...]:
         """Changes when what overrides parameters of the Behavior may have."""
 
-    def point_bodies(self) -> Int64:
-        """Local body of each point, shape [count]."""
-
     def displace(self, change: Float, fraction: float, dt: float) -> None:
         """Move by a part of a correction."""
 
     def held_points(self) -> NDArray[np.uint8]:
         """Which points are prescribed, shape [n]."""
 
+    def way_to_start(self) -> Float:
+        """The change of all unknowns that brings it back to the start of the step."""
+
+    def joint_declaration(self, name: str) -> Declaration:
+        """What a Task touches that calls a method of this name."""
+
 
 @runtime_checkable
-class Bodies(Unknowns, Protocol):
+class Bodies(SolvedPoints, Protocol):
     """Points of bodies that are whole on one rank."""
 
 
@@ -176,20 +195,19 @@ class Edges(Bodies, Protocol):
     """Bodies with edges, in the order of the bodies: `data["edges"]`.
 
     Attributes:
-        edges: Their channels.
+        edges: Their channels, of which "rest_length" is the length at the start.
         edge_vertices: Rows of the ends of each, [edges, 2].
         edge_offsets: First edge of each body, [bodies + 1].
-        edge_dof: Unknown of each edge's angle, [edges].
-        offsets: First vertex of each body, [bodies + 1].
-        closed: Whether bodies are rings, [bodies].
     """
 
     edges: BodyParticles
-    offsets: Int64
-    closed: NDArray[np.uint8]
     edge_vertices: Int64
     edge_offsets: Int64
-    edge_dof: Int64
+
+
+@runtime_checkable
+class Sections(Edges, Protocol):
+    """Edges that are beams, with a cross-section."""
 
     def per_vertex(self, behavior: Behavior, name: str, *, label: str) -> Float:
         """A parameter for every vertex, [n]."""
@@ -210,7 +228,7 @@ class Edges(Bodies, Protocol):
 
 
 @runtime_checkable
-class Joints(Edges, Protocol):
+class Joints(Sections, Protocol):
     """Strands: joints where edges meet, in the order of the bodies: `data["joints"]`.
 
     Attributes:
@@ -218,6 +236,8 @@ class Joints(Edges, Protocol):
         joint_vertex: Row of the vertex of each, [joints].
         joint_edges: Its two edges, [joints, 2].
         joint_offsets: First joint of each strand, [strands + 1].
+        offsets: First vertex of each strand, [strands + 1].
+        closed: Whether strands are rings, [strands].
         topology: The strands as the input has them, those of all ranks.
     """
 
@@ -225,11 +245,13 @@ class Joints(Edges, Protocol):
     joint_vertex: Int64
     joint_edges: Int64
     joint_offsets: Int64
+    offsets: Int64
+    closed: NDArray[np.uint8]
     topology: Any
 
 
 @runtime_checkable
-class LooseParticles(Unknowns, Protocol):
+class LooseParticles(SolvedPoints, Protocol):
     """Particles without neighbours, of which an Operator may make a liquid or droplets.
 
     Attributes:

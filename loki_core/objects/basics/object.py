@@ -211,10 +211,23 @@ class Object(TaskOwner):
         stream = self.overriding_stream()
         if stream is None:
             return
-        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
+        self.take_details(stream)
         changed = self.overrides.changes(stream)
         if any(changed.values()):
             self.take_overrides(stream, changed)
+
+    def take_details(self, stream: Any) -> None:
+        """Take what holds for the whole Object."""
+        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
+
+    def now(self, behavior: Behavior) -> Behavior:
+        """A Behavior with the values of the current time."""
+        settings = self.scope.settings
+        return behavior.at(
+            self.time,
+            frames_per_second=settings.frames_per_second,
+            start_frame=settings.start_frame,
+        )
 
     def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
         """Take channels whose bytes have changed: names by place. Details are there already."""
@@ -227,7 +240,7 @@ class Object(TaskOwner):
             behavior,
             name,
             behavior_label=label,
-            channels={"detail": self.details, "vertex": vertices},
+            channels=self.override_places(),
             counts={"vertex": count, "primitive": 0},
             time=self.time,
             dtype=dtype,
@@ -261,6 +274,15 @@ class Object(TaskOwner):
             for candidate in (own, f"{own}_scale")
         ]
         return tuple(name for name in dict.fromkeys(names) if name in present)
+
+    def is_painted(self, behavior: Behavior, name: str) -> bool:
+        """Whether the input replaces a parameter in any place, on every rank alike."""
+        names = channel_names(type(behavior), name)
+        return any(one in place for one in names for place in self.override_places().values())
+
+    def override_places(self) -> dict[str, Mapping[str, NDArray[Any]]]:
+        """Channels that may override parameters, from broad places to narrow ones."""
+        return {"detail": self.details, "vertex": self.vertex_channels()}
 
     def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
         """The same as a Task declares them."""

@@ -20,7 +20,7 @@ from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.errors import SetupError
 from loki_core.kernels.buckets.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.kernels.particles.lagrangian_step import largest_speed
-from loki_core.objects.basics.capabilities import Unknowns
+from loki_core.objects.basics.capabilities import SolvedPoints
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.colliders.collider import ColliderField
 from loki_core.objects.colliders.signed_distance import SignedDistance
@@ -41,7 +41,7 @@ COARSEST = 2  # cells along a Bucket
 LONGEST_WAY = 64  # Buckets that a point passes in a substep, of which the field knows
 
 
-class BodyCollider(Operator[Unknowns]):
+class BodyCollider(Operator[SolvedPoints]):
     """A collider as one solid meets it.
 
     Attributes:

@@ -15,18 +15,17 @@ the other edge: then a clamp is where the free part begins, to second order.
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.body_particles import BodyParticles
-from loki_core.data.channels import check_values, motion_channels
+from loki_core.data.channels import check_values
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.errors import InputError
@@ -40,23 +39,17 @@ from loki_core.kernels.solids.rod_motion import (
     vertex_filaments,
 )
 from loki_core.objects.basics.capabilities import Joints
-from loki_core.objects.basics.motion import Piece, motion_samples
 from loki_core.objects.basics.object import Scope
-from loki_core.objects.basics.override_channels import override_names, take_painted
-from loki_core.objects.basics.point_channels import PointChannels
-from loki_core.objects.solids.rod_clamps import (
-    goals,
-    input_places,
-    pin,
-    start_goals,
-    take_goals,
-    turn_clamps,
-)
+from loki_core.objects.solids.embedded_points import EdgePoints, EmbeddedPoints
+from loki_core.objects.solids.goals import goals
+from loki_core.objects.solids.host_geometry import curve_edges
+from loki_core.objects.solids.layout import cumulative, members
+from loki_core.objects.solids.rod_clamps import pin, start_directors, take_directors, turn_clamps
 from loki_core.objects.solids.solid import Solid
 from loki_core.objects.solids.strands import Strands
+from loki_core.objects.solids.unknowns import POSITION, TWIST, Block, Unknowns
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
-from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]
@@ -67,24 +60,6 @@ STRANDS_PER_BUCKET = 8
 LONGEST = 1.25
 #: Parameters of the cross-section, which masses follow from.
 SECTION = ("radius", "aspect", "density")
-#: Channels that the Object makes itself; all others of the input are the user's.
-OWN_CHANNELS = (
-    "id",
-    "body",
-    "position",
-    "velocity",
-    "mass",
-    "radius",
-    "force",
-    "jacobian",
-    "start_position",
-    "start_velocity",
-    "goal",
-    "goal_before",
-    "contact",
-)
-POINT_UNITS = {"velocity": "m/s", "radius": "m"}
-OUTPUT_CHANNELS = ("id", "velocity", "radius")
 
 
 class CurvesObject(Behavior, kind="object"):
@@ -161,10 +136,8 @@ class Rods(Solid, Joints):
     Attributes:
         edges: Angles, frames and lengths of edges.
         joints: Rest strains and lengths of the places where two edges meet.
-        offsets, edge_offsets, joint_offsets: First row of each local strand.
+        edge_offsets, joint_offsets: First row of each local strand.
         closed: Which local strands are, uint8.
-        strands: Numbers of the local strands.
-        edge_dof: Unknown of each edge's angle, from 0 in this Object.
     """
 
     coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
@@ -173,13 +146,13 @@ class Rods(Solid, Joints):
         "point_volumes": ("particles.radius", "edges.tangent", "edges.rest_length"),
     }
 
-    offsets: Int64
     edge_offsets: Int64
     joint_offsets: Int64
     closed: NDArray[np.uint8]
-    strands: Int64
-    edge_dof: Int64
-    lets_input_go = True
+    topology: Strands
+    stream_types = ((Curves,), "curves are")
+    section = ("radius", "aspect", "density")
+    has_frames = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -203,12 +176,6 @@ class Rods(Solid, Joints):
         for name, shape in (("rest_strain", (3,)), ("length", ()), ("reference_twist", ())):
             self.joints.add_channel(name, np.float64, shape)
         self.joints.add_channel("rest_stiffening", np.float64, default=1.0)
-        self.topology: Strands
-        self._paints_radius = False
-        self._has_samples = False  # whether the input tells of the way through frames
-        self._sample_count = 0  # places of points on their way through the frame
-        self._start_positions: Any = None  # of the input, while it is there
-        self._frame_has_goals = False  # whether those of the frame under way are known
         self._volumes: NDArray[np.float64] = np.zeros(0)
         self._volumes_of: Any = None  # what they were found for
         self._overshot = False
@@ -219,41 +186,12 @@ class Rods(Solid, Joints):
 
     # -- start -----------------------------------------------------------------------------
 
-    def ingest(self) -> None:
-        """Take the input's strands, each rank a share; they find their ranks."""
-        stream = self._stream(self.scope.inputs)
-        self._take(stream)
-        self._start_positions = weakref.ref(stream.positions)
-        self.overrides.add(("attached",), stream)
-        self.details = {name: one.copy() for name, one in stream.channels["detail"].items()}
-        label = self._input_label
-        self._refuse_short(stream, label)
+    def layout_of(self, stream: Curves) -> Strands:
+        return Strands.of(stream)
+
+    def check_input(self, stream: Curves) -> None:
+        self._refuse_short(stream, self.input_label)
         self._refuse_normals(stream)
-        comm, strands = self.scope.domain.comm, stream.primitive_count
-        mine = np.arange(strands * comm.rank // comm.size, strands * (comm.rank + 1) // comm.size)
-        self._append(stream, mine)
-        self.redistribute()
-        self._measure_lengths()
-        self._weigh()
-        pin(self, stream)
-        self._take_rest_shape()
-
-    def _take(self, stream: Curves) -> None:
-        """Keep of a frame's input what the frame needs of it."""
-        self.topology = Strands.of(stream)
-        self._paints_radius = "radius" in stream.channels["point"]
-
-    @property
-    def _input_label(self) -> str:
-        return f'{self.path}: input "{self.behavior.input}"'
-
-    def _stream(self, inputs: Mapping[str, Any]) -> Curves:
-        stream = inputs[self.behavior.input]
-        if not isinstance(stream, Curves):
-            raise InputError(
-                f"{self._input_label} is a {type(stream).__name__}; curves are expected"
-            )
-        return stream
 
     def _refuse_short(self, stream: Curves, label: str) -> None:
         """Refuse what has no length: no direction can be given to it."""
@@ -270,67 +208,32 @@ class Rods(Solid, Joints):
                 f"({int(short.sum())} such pairs); remove one of them"
             )
 
-    def _append(self, stream: Curves, strands: Int64) -> None:
-        """Add these strands of the stream; ids are the stream's own numbers."""
-        sizes, closed = self.topology.sizes, self.topology.closes
-        edge_counts, joint_counts = sizes - 1 + closed, np.maximum(sizes - 2 + 2 * closed, 0)
-        body, ids = _members(strands, sizes)
-        position = self.scope.domain.to_relative(stream.positions[ids])
-        values: dict[str, Array] = {"position": position, "body": body}
-        motion = motion_channels(stream.channels["point"])
-        self._has_samples = bool(motion)
-        for name, array in stream.channels["point"].items():
-            if name not in (*OWN_CHANNELS, "pinned", "twist_pinned", *motion):
-                self.particles.add_channel(name, array.dtype, array.shape[1:])
-                values[name] = array[ids]
-        if "velocity" in stream.channels["point"]:
-            values["velocity"] = self.point_channel(stream, "velocity", (3,))[ids]
-        if "radius" in stream.channels["point"]:
-            values["radius"] = self.point_channel(stream, "radius", ())[ids]
-        self.particles.next_id = stream.point_count
-        self.particles.append(values, ids=ids)
+    def append_parts(self, stream: Curves, bodies: Int64) -> None:
+        """Add edges and joints."""
+        edge_counts, joint_counts = self._counts(np.arange(self.topology.body_count))
         for system, counts in ((self.edges, edge_counts), (self.joints, joint_counts)):
-            body, ids = _members(strands, counts)
+            body, ids = members(bodies, counts)
             system.next_id = int(counts.sum())
             system.append({"body": body}, ids=ids)
 
-    def point_channel(self, stream: Curves, name: str, shape: tuple[int, ...]) -> Array:
-        """A point channel of the input, checked."""
-        array = stream.channels["point"][name]
-        unit = POINT_UNITS.get(name, "")
-        label = f'{self._input_label}: point channel "{name}"'
-        check_values(array, shape, label=label, unit=unit)
-        return array
+    def _counts(self, strands: Int64) -> tuple[Int64, Int64]:
+        """Edges and joints of each strand."""
+        sizes, closed = self.topology.sizes[strands], self.topology.closes[strands]
+        return sizes - 1 + closed, np.maximum(sizes - 2 + 2 * closed, 0)
 
     def _refuse_normals(self, stream: Curves) -> None:
         """Refuse what gives strands no direction."""
         normal = stream.channels["primitive"].get("normal")
         if normal is not None:
-            label = f'{self._input_label}: primitive channel "normal"'
+            label = f'{self.input_label}: primitive channel "normal"'
             check_values(normal, (3,), label=label)
 
-    def redistribute(self) -> None:
-        """Move whole strands to their ranks. Collective."""
-        bodies, owners_of_bodies = self.bodies(), self.owners()  # bodies ascend, as ids do
-        for system in (self.particles, self.edges, self.joints):
-            owners = owners_of_bodies[np.searchsorted(bodies, system.local("body"))]
-            system.settle(owners)
-        self._find_strands()
-
-    def bodies(self) -> Int64:
-        """Numbers of the local strands."""
-        bodies = self.particles.local("body")
-        return bodies[self.particles.body_offsets()[:-1]]
-
-    def _find_strands(self) -> None:
-        """Offsets of the local strands, after bodies came or went."""
-        bodies = self.bodies()
-        self.strands = bodies
+    def find_parts(self) -> None:
+        """Offsets of the local strands, and which vertices their edges and joints have."""
+        bodies = self.local_bodies
         sizes, closed = self.topology.sizes[bodies], self.topology.closes[bodies]
         self.closed = closed.astype(np.uint8)
-        self.offsets = _cumulative(sizes)
-        self.edge_offsets = _cumulative(sizes - 1 + closed)
-        self.joint_offsets = _cumulative(np.maximum(sizes - 2 + 2 * closed, 0))
+        self.edge_offsets, self.joint_offsets = map(cumulative, self._counts(bodies))
         # Vertices of edges and of joints, as rows.
         edge_strand = np.repeat(np.arange(len(bodies)), np.diff(self.edge_offsets))
         local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[edge_strand]
@@ -345,84 +248,56 @@ class Rods(Solid, Joints):
         after = local + shift
         self.joint_edges = np.stack((edge_first + (after - 1) % count, edge_first + after), axis=1)
 
+    def has_parts(self) -> bool:
+        return int(self.edge_offsets[-1]) == self.edges.count
+
+    # -- places on it ----------------------------------------------------------------------
+
+    def embed(self, primitives: Int64, corners: Int64, weights: Array) -> EmbeddedPoints:
+        """Points on edges."""
+        return EdgePoints(self, primitives, corners, weights)
+
+    def attachable(self, ids: Int64) -> tuple[Int64, Int64, bool]:
+        """Every edge."""
+        strands = self.topology
+        bodies = np.repeat(np.arange(strands.primitive_count), strands.sizes)
+        return curve_edges(strands.offsets, strands.closed), bodies, False
+
     # -- masses and rest shape -------------------------------------------------------------
 
-    def resolve(
-        self,
-        behavior: Behavior,
-        name: str,
-        *,
-        label: str,
-        dtype: DTypeLike,
-        time: float | None = None,
-    ) -> Resolved:
-        """A parameter for every local vertex, now or at a time; strands may override it too."""
-        bodies = self.strands
-        primitive = {key: array[bodies] for key, array in self.topology.channels.items()}
-        strand_of_vertex = np.repeat(np.arange(len(bodies)), np.diff(self.offsets))
-        return resolve(
-            behavior,
-            name,
-            behavior_label=label,
-            channels={
-                "detail": self.details,
-                "primitive": primitive,
-                "vertex": self.vertex_channels(),
-            },
-            counts={"vertex": self.particles.count, "primitive": len(bodies)},
-            time=self.time if time is None else time,
-            dtype=dtype,
-            primitive_of_vertex=strand_of_vertex,
-            frames_per_second=self.scope.settings.frames_per_second,
-            start_frame=self.scope.settings.start_frame,
-        )
+    def primitive_channels(self) -> Mapping[str, Array]:
+        """Strands may override, too."""
+        bodies = self.local_bodies
+        return {name: array[bodies] for name, array in self.topology.channels.items()}
 
-    def per_vertex(self, behavior: Behavior, name: str, *, label: str) -> NDArray[np.float64]:
-        """A parameter spelled out for every local vertex."""
-        values, step = self.resolve(behavior, name, label=label, dtype=np.float64)
-        return values if step else np.full(self.particles.count, values[0])
-
-    def per_vertex_or(
-        self, behavior: Behavior, name: str, derived: Callable[[], Array], *, label: str
-    ) -> NDArray[np.float64]:
-        """A parameter that may be none, and is then derived; scales apply to either."""
-        if getattr(behavior, name) is not None or self._is_painted(behavior, name):
-            return self.per_vertex(behavior, name, label=label)
-        scale = self.per_vertex(behavior.replace(**{name: 1.0}), name, label=label)
-        values: NDArray[np.float64] = scale * derived()
-        return values
-
-    def _is_painted(self, behavior: Behavior, name: str) -> bool:
-        places = (self.details, self.topology.channels, self.vertex_channels())
-        names = channel_names(type(behavior), name)
-        return any(one in place for one in names for place in places)
-
-    def _own(self, name: str) -> NDArray[np.float64]:
-        return self.per_vertex(self.behavior, name, label=self.path)
+    def primitives_of_vertices(self) -> tuple[int, Int64]:
+        """The strand of each vertex."""
+        strands = len(self.local_bodies)
+        return strands, np.repeat(np.arange(strands), np.diff(self.offsets))
 
     def half_axes(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Half axes of the cross-section at every vertex [m]."""
         radius = self.particles.local("radius")
-        return radius, radius * self._own("aspect")
+        return radius, radius * self.own("aspect")
 
     def on_edges(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
         """Means of a vertex quantity over the two ends of every edge."""
         means: NDArray[np.float64] = 0.5 * values[self.edge_vertices].sum(axis=1)
         return means
 
-    def _measure_lengths(self) -> None:
+    def measure(self) -> None:
         """Lengths at rest are those of the start."""
         ends = self.particles.local("position")[self.edge_vertices]
         self.edges.local("rest_length")[:] = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
 
-    def _weigh(self) -> None:
+    def weigh(self) -> None:
         """Radii, masses and moments of inertia, by the lengths at rest."""
         particles, edges = self.particles, self.edges
-        particles.local("radius")[:] = self._own("radius")
+        particles.local("radius")[:] = self.own("radius")
         length = edges.local("rest_length")
         first, second = self.half_axes()
         area = self.on_edges(np.pi * first * second)
-        line = self.on_edges(self._own("density")) * area
+        line = self.on_edges(self.own("density")) * area
         mass = np.zeros(particles.count)
         for side in range(2):
             np.add.at(mass, self.edge_vertices[:, side], 0.5 * line * length)
@@ -433,7 +308,7 @@ class Rods(Solid, Joints):
             for name in names:
                 system.mark_written(name)
 
-    def _take_rest_shape(self) -> None:
+    def find_rest_shape(self) -> None:
         """Frames of the start, and the strains that are without stress."""
         from loki_core.kernels.solids.rod_strains import bending_strains_only
 
@@ -457,7 +332,7 @@ class Rods(Solid, Joints):
         if given is None:
             return
         edges = self.edges
-        normal = given[self.bodies()].astype(np.float64)
+        normal = given[self.local_bodies].astype(np.float64)
         roots = self.edge_offsets[:-1]
         tangent, reference = edges.local("tangent")[roots], edges.local("reference")[roots]
         second = np.cross(tangent, reference)
@@ -473,64 +348,20 @@ class Rods(Solid, Joints):
             self.joint_offsets, self.closed, self.joints.local("reference_twist"),
         )  # fmt: skip
 
-    def update_input(self, inputs: Mapping[str, Any]) -> None:
-        """Prescribed points go where the input's points are at the end of the frame."""
-        super().update_input(inputs)
-        stream = self._stream(inputs)
-        if not self.topology.is_like(stream):
-            raise InputError(
-                f"{self._input_label} has {stream.primitive_count} curves of "
-                f"{stream.point_count} points now, and {self.topology.primitive_count} of "
-                f"{self.topology.point_count} at the start; their number may not change"
-            )
-        self._refuse_short(stream, self._input_label)
-        self._refuse_normals(stream)
-        start_goals(self)
-        self._take(stream)
-        if not self._frame_has_goals:  # else the same input comes again, after a restart
-            take_goals(self, stream)
-            self._frame_has_goals = True
-        self._take_samples(stream)
+    def pin(self, stream: Curves) -> None:
         pin(self, stream)
 
-    def _take_samples(self, stream: Curves) -> None:
-        """Keep places of the local points on their way through the frame, if there are any."""
-        came_no_way = stream.positions is self._start_positions()
-        samples = [] if came_no_way else motion_samples(stream, label=self._input_label)
-        self._sample_count = len(samples)
-        for number, sample in enumerate(samples, 1):
-            self.particles.add_channel(f"motion_{number}", np.float64, (3,))
-            self.particles.local(f"motion_{number}")[:] = input_places(self, sample)
+    def start_goals(self) -> None:
+        super().start_goals()
+        start_directors(self)
 
-    def overriding_stream(self) -> Curves:
-        return self._stream(self.scope.inputs)
+    def take_goals(self, stream: Curves) -> None:
+        super().take_goals(stream)
+        take_directors(self)
 
-    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
-        """Follow what is painted on points, by id; a new cross-section has a new mass."""
-        super().take_overrides(stream, changed)
-        names = {name for some in changed.values() for name in some}
-        is_heavier = bool(names.intersection(override_names(type(self.behavior), *SECTION)))
-        painted = [name for name in changed["point"] if name != "radius"]
-        if is_heavier and self._paints_radius:  # else it would be scaled twice
-            painted.append("radius")
-        rows = self.particles.local("id")
-        take_painted(
-            self.particles, np.arange(len(rows)), stream, rows, painted, label=self._input_label
-        )
-        if is_heavier:
-            self._weigh()
-
-    @task(Stage.FRAME_END)
-    def end_frame(self, access: Access, step: Step) -> None:
-        """Let the next input bring new goals for prescribed points."""
-        self._frame_has_goals = False
-
-    def motion_samples(self) -> list[Array]:
-        """Places of prescribed points on their way through the frame, if the input has them."""
-        # They come and go with the input's frames, after Tasks have declared what they touch, and
-        # are nobody else's: so their arrays are taken as they are.
-        names = (f"motion_{n + 1}" for n in range(self._sample_count))
-        return [self.particles.channels[name].values[: self.particles.count] for name in names]
+    def were_moved(self) -> None:
+        """Frames follow."""
+        self._move_frames()
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
@@ -546,12 +377,6 @@ class Rods(Solid, Joints):
             declaration = replace(declaration, reads=(*declaration.reads, *more))
         return stage, declaration
 
-    def painted(self, name: str) -> tuple[str, ...]:
-        """Channels that override one of its own parameters, as Tasks declare them."""
-        present, names = self.vertex_channels(), channel_names(type(self.behavior), name)
-        candidates = (one for own in names for one in (own, f"{own}_scale"))
-        return tuple(f"particles.{one}" for one in candidates if one in present)
-
     def reads_of(self, *methods: str) -> tuple[str, ...]:
         """The cross-section may be painted."""
         reads = super().reads_of(*methods)
@@ -564,8 +389,9 @@ class Rods(Solid, Joints):
         touched = super().joint_declaration(name)
         if name == "number":
             return Declaration()  # strands are known
-        if name == "reset":
-            return replace(touched, reads=(*touched.reads, "edges.pinned"))
+        own = {"reset": "pinned", "fill_inertia": "inertia", "way_to_start": "start_angle"}
+        if name in own:
+            return replace(touched, reads=(*touched.reads, f"edges.{own[name]}"))
         if name != "move":
             return touched
         edges = ("angle", "angular_velocity", "tangent", "length", "reference")
@@ -575,37 +401,31 @@ class Rods(Solid, Joints):
             more = (*more, "edges.inertia", "edges.start_angular_velocity")
         return Declaration((*touched.reads, *more), (*touched.writes, *writes))
 
-    def number(self) -> int:
+    def number(self) -> None:
         """Interleave positions and angles along each strand."""
-        sizes, edge_counts = np.diff(self.offsets), np.diff(self.edge_offsets)
-        self.body_start = _cumulative(3 * sizes + edge_counts)
-        strand = np.repeat(np.arange(len(sizes)), sizes)
-        local = np.arange(self.offsets[-1]) - self.offsets[strand]
-        self.particle_dof = self.body_start[strand] + 4 * local
-        strand = np.repeat(np.arange(len(sizes)), edge_counts)
-        local = np.arange(self.edge_offsets[-1]) - self.edge_offsets[strand]
-        self.edge_dof = self.body_start[strand] + 4 * local + 3
-        return int(self.body_start[-1])
+        vertices, edges = Block(POSITION, 3, self.offsets), Block(TWIST, 1, self.edge_offsets)
+        self.unknowns = Unknowns.interleaved([vertices, edges])
 
     def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
         super().fill_fixed(fixed)
-        fixed[self.edge_dof[self.edges.local("pinned") != 0]] = 1
+        self.unknowns.scatter(fixed, TWIST, 1, self.edges.local("pinned") != 0)
 
     def fill_inertia(self, inertia: NDArray[np.float64]) -> None:
         super().fill_inertia(inertia)
-        inertia[self.edge_dof] = self.edges.local("inertia")
+        self.unknowns.scatter(inertia, TWIST, self.edges.local("inertia")[:, None])
 
     def fill_sizes(self, sizes: NDArray[np.float64]) -> None:
         super().fill_sizes(sizes)
         # Frames have angles of a turn or so beside that of the material.
-        sizes[self.edge_dof] = np.abs(self.edges.local("angle")) + np.pi
+        turned = np.abs(self.edges.local("angle")) + np.pi
+        self.unknowns.scatter(sizes, TWIST, turned[:, None])
 
     def largest_turn(self, change: NDArray[np.float64]) -> float:
         """That of edges about their ends and about themselves."""
-        moved = change[self.particle_dof[:, None] + np.arange(3)]
+        moved = self.unknowns.gather(change, POSITION)
         between = np.linalg.norm(np.diff(moved[self.edge_vertices], axis=1)[:, 0], axis=1)
         turned = between / self.edges.local("rest_length")
-        spun = np.abs(change[self.edge_dof])
+        spun = np.abs(self.unknowns.gather(change, TWIST))
         return float(max(turned.max(initial=0.0), spun.max(initial=0.0)))
 
     def inertial_rounding(self) -> float:
@@ -635,9 +455,9 @@ class Rods(Solid, Joints):
     def _move_unknowns(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         particles, edges = self.particles, self.edges
         displace_rods(
-            change, fraction, fraction / dt, self.particle_dof, self.edge_dof,
-            particles.local("position"), particles.local("velocity"), edges.local("angle"),
-            edges.local("angular_velocity"),
+            change, fraction, fraction / dt, self.unknowns.starts(POSITION),
+            self.unknowns.starts(TWIST), particles.local("position"), particles.local("velocity"),
+            edges.local("angle"), edges.local("angular_velocity"),
         )  # fmt: skip
         for system, names in (
             (particles, ("position", "velocity")),
@@ -645,6 +465,12 @@ class Rods(Solid, Joints):
         ):
             for name in names:
                 system.mark_written(name)
+
+    def way_to_start(self) -> NDArray[np.float64]:
+        change, edges = super().way_to_start(), self.edges
+        turned = edges.local("start_angle") - edges.local("angle")
+        self.unknowns.scatter(change, TWIST, turned[:, None])
+        return change
 
     def displace_turning(
         self, change: NDArray[np.float64], fraction: float, dt: float
@@ -724,8 +550,7 @@ class Rods(Solid, Joints):
         """Keep the start of the step; prescribed points go to its end, others guess it."""
         particles = self.particles
         animated = "goal" in particles.channels
-        still = Piece(np.zeros((1, 3)), np.zeros((1, 3)), 1.0)
-        before, after, part = goals(self, self._part_of_frame(step)) if animated else still
+        before, after, part = goals(self, self.part_of_frame(step))
         begin_vertices(
             access["particles.pinned"], int(animated), before, after, part, step.dt,
             access["particles.position"], access["particles.velocity"],
@@ -733,19 +558,13 @@ class Rods(Solid, Joints):
         )  # fmt: skip
         self._keep_lengths(step.dt)
         self._move_frames()
-        turn_clamps(self, self._part_of_frame(step))
+        turn_clamps(self, self.part_of_frame(step))
         goal = self._twist_goal(step.time + step.dt)
         begin_edges(
             access["edges.pinned"], goal, step.dt,
             access["edges.angle"], access["edges.angular_velocity"], access["edges.start_angle"],
             access["edges.start_angular_velocity"],
         )  # fmt: skip
-
-    def _part_of_frame(self, step: Step) -> float:
-        """How much of the frame is over at the end of the step."""
-        settings = self.scope.settings
-        end = step.time + step.dt - settings.time_of_frame(step.frame - 1)
-        return min(1.0, end / settings.frame_duration)
 
     def _twist_goal(self, time: float) -> NDArray[np.float64]:
         """Angle of every edge at the time of the step's end, if it is prescribed."""
@@ -770,7 +589,7 @@ class Rods(Solid, Joints):
         """Bring the edges' moments of inertia into the joint system."""
         system = self.system
         add_edges(
-            self.edge_dof, self.first_dof, access["edges.inertia"],
+            self.unknowns.starts(TWIST), self.unknowns.first, access["edges.inertia"],
             access["edges.angular_velocity"], access["edges.start_angular_velocity"], step.dt,
             system.fixed, system.row, system.rhs, system.values,
         )  # fmt: skip
@@ -820,93 +639,11 @@ class Rods(Solid, Joints):
             "or DistanceConstraint, or allow more"
         )
 
-    def vertex_channels(self) -> Mapping[str, Array]:
-        present = self.particles.channels
-        own = {*OWN_CHANNELS, "pinned", *motion_channels(present)}
-        if self._paints_radius:
-            own.remove("radius")
-        return PointChannels(self.particles, [name for name in present if name not in own])
-
     def output(self) -> Curves:
         """Strands in world space with velocities, radii and the user's channels."""
-        particles = self.particles
-        world = self.scope.domain.to_world(particles.local("position"))
-        curves = Curves(world, self.offsets, self.closed.astype(bool))
-        for name in dict.fromkeys((*OUTPUT_CHANNELS, *self.vertex_channels())):
-            curves.set_channel("point", name, particles.local(name).copy())
-        bodies = self.bodies()
-        for name, array in self.topology.channels.items():
-            curves.set_channel("primitive", name, array[bodies])
-        curves.set_channel("primitive", "strand", bodies)
-        for name, array in self.details.items():
-            curves.set_channel("detail", name, array)
+        world = self.scope.domain.to_world(self.particles.local("position"))
+        curves: Curves = self.shown(Curves(world, self.offsets, self.closed.astype(bool)))
+        for name, array in self.primitive_channels().items():
+            curves.set_channel("primitive", name, array)
+        curves.set_channel("primitive", "strand", self.local_bodies)
         return curves
-
-    def read(self, channel: str) -> tuple[Int64, Array]:
-        """Ids and values of vertices, or of edges for "edges.<channel>"; positions in world."""
-        system, _, name = channel.rpartition(".")
-        holder = self.data[system] if system else self.particles
-        assert isinstance(holder, BodyParticles)
-        values = holder.local(name)
-        if channel == "position":
-            values = self.scope.domain.to_world(values)
-        return holder.local("id"), values
-
-    def write(self, channel: str, values: Array) -> None:
-        """Set a channel of all vertices, or edges, ordered by id; positions in world space."""
-        system, _, name = channel.rpartition(".")
-        holder = self.data[system] if system else self.particles
-        assert isinstance(holder, BodyParticles)
-        values = np.asarray(values)
-        expected = (holder.next_id, *holder.channel(name).shape)
-        if values.shape != expected:
-            raise InputError(
-                f"{self.path}.{channel}: shape {values.shape} given, {expected} expected"
-            )
-        chosen = values[holder.local("id")]
-        holder.local(name)[:] = (
-            self.scope.domain.to_relative(chosen) if channel == "position" else chosen
-        )
-        holder.mark_written(name)
-        if channel == "position":
-            self._move_frames()
-
-    def state(self) -> dict[str, Any]:
-        """Whether prescribed points are on their way to the goals of a frame."""
-        return {"frame_has_goals": self._frame_has_goals}
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Find the strands again, which are whole in every part of a state.
-
-        They stay where they were, though their roots may have left the Buckets of this rank since:
-        a run that goes on without a restart leaves them there too, until it balances its load.
-
-        Raises:
-            InputError: It is a state of other strands than those of the input.
-        """
-        self._frame_has_goals = bool(state.get("frame_has_goals", False))
-        stream, given = self.topology, self.particles.next_id
-        is_known = self.bodies().max(initial=-1) < stream.primitive_count
-        fits = is_known and given == stream.point_count
-        if fits:
-            self._find_strands()
-            rows = self.particles.body_offsets()
-            fits = np.array_equal(self.offsets, rows) and self.edge_offsets[-1] == self.edges.count
-        if not fits:
-            raise InputError(
-                f"{self._input_label} has {stream.primitive_count} curves of {stream.point_count} "
-                f"points, and the state has {given} points, or joins them otherwise"
-            )
-
-
-def _members(bodies: Int64, sizes: Int64) -> tuple[Int64, Int64]:
-    """(body, global number) of all members of these bodies, given the sizes of all bodies."""
-    starts = _cumulative(sizes)
-    counts = sizes[bodies]
-    body = np.repeat(bodies, counts)
-    local = np.arange(counts.sum()) - np.repeat(_cumulative(counts)[:-1], counts)
-    return body.astype(np.int64), (starts[body] + local).astype(np.int64)
-
-
-def _cumulative(counts: Array) -> Int64:
-    return np.concatenate(([0], np.cumsum(counts))).astype(np.int64)

@@ -23,25 +23,25 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.particles.lagrangian_step import largest_speed
 from loki_core.kernels.solids.constraint_assembly import add_particles
-from loki_core.objects.basics.capabilities import Immersed, Unknowns
+from loki_core.objects.basics.capabilities import Immersed, SolvedPoints
 from loki_core.objects.basics.object import Object
+from loki_core.objects.solids.embedded_points import EmbeddedPoints, OwnPoints
 from loki_core.objects.solids.solid_system import SolidSystem
+from loki_core.objects.solids.unknowns import POSITION, Unknowns
 from loki_core.pipeline.stages import USER_STAGES, Stage
 from loki_core.pipeline.task import Step, task
 
 Int64 = NDArray[np.int64]
 
 
-class Joinable(Object, Unknowns, Immersed):
+class Joinable(Object, SolvedPoints, Immersed):
     """Points with three unknowns each, every one a body of its own; subclasses may differ.
 
     Attributes:
         particles: The points that Forces and Constraints act on.
         is_joined: Whether the joint system solves for them.
         system: The joint system, once joined.
-        first_dof: Where this Object's unknowns begin among those of the rank.
-        body_start: First unknown of each local body, from 0 in this Object, shape [bodies + 1].
-        particle_dof: First unknown of each particle, from 0 in this Object, shape [count].
+        unknowns: Their numbers.
         parameter_version: Changes when rest lengths, overrides of the input or the like do, on
             which stiffness depends.
         body_colliders: Colliders that contacts may be found with; they enter themselves.
@@ -54,14 +54,14 @@ class Joinable(Object, Unknowns, Immersed):
     fluid: Any = None
     stages_to_move: tuple[str, ...] = USER_STAGES
     contacts: Any = None
-    first_dof: int = 0
-    body_start: Int64
-    particle_dof: Int64
+    has_frames = False
+    unknowns: Unknowns
     _numbered: Int64 = np.empty(0, np.int64)  # ids in the order of their numbers
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.is_joined = False
+        self.unknowns = Unknowns.of_points(np.empty(0, np.int64))
         self.parameter_version = 0
         self.body_colliders: list[Any] = []
 
@@ -80,6 +80,8 @@ class Joinable(Object, Unknowns, Immersed):
         touched = {
             "number": Declaration(reads=("particles.id",)),
             "move": Declaration(writes=("particles.position", "particles.velocity")),
+            "fill_inertia": Declaration(reads=("particles.mass",)),
+            "way_to_start": Declaration(reads=("particles.start_position",)),
         }.get(name, Declaration())
         if name == "move" and searches:
             names = ["particles.force", "particles.mass", "particles.start_velocity"]
@@ -135,16 +137,27 @@ class Joinable(Object, Unknowns, Immersed):
     def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
         self.parameter_version += 1
 
+    # -- places on it ----------------------------------------------------------------------
+
+    def embed(
+        self, primitives: Int64, corners: Int64, weights: NDArray[np.float64]
+    ) -> EmbeddedPoints:
+        """Points as they are: each is a primitive."""
+        return OwnPoints(self, primitives)
+
+    def attachable(self, ids: Int64) -> tuple[Int64, Int64, bool]:
+        """Every point, a body of its own."""
+        own = np.arange(len(ids), dtype=np.int64)
+        return own[:, None], own, True
+
     # -- unknowns --------------------------------------------------------------------------
 
-    def number(self) -> int:
-        """Number the unknowns after bodies came or went; returns how many there are here."""
+    def number(self) -> None:
+        """Number the unknowns after bodies came or went."""
         ids = self.particles.local("id")
         order = np.argsort(ids, kind="stable")
         self._numbered = ids[order]
-        self._give_numbers(order)
-        self.body_start = 3 * np.arange(len(ids) + 1, dtype=np.int64)
-        return 3 * len(ids)
+        self.unknowns = Unknowns.of_points(order)
 
     def needs_numbers(self) -> bool:
         """Whether bodies came or went when rows changed places; if not, find the rows again."""
@@ -152,37 +165,27 @@ class Joinable(Object, Unknowns, Immersed):
         order = np.argsort(ids, kind="stable")
         if not np.array_equal(ids[order], self._numbered):
             return True
-        self._give_numbers(order)
+        self.unknowns.reorder(order)
         return False
-
-    def _give_numbers(self, order: NDArray[np.intp]) -> None:
-        self.particle_dof = np.empty(len(order), np.int64)
-        self.particle_dof[order] = 3 * np.arange(len(order))
-
-    def point_bodies(self) -> Int64:
-        """Local body of each point, shape [count]."""
-        return self.particle_dof // 3
 
     def own_stencils(self) -> list[tuple[Int64, NDArray[np.int32]]]:
         """Runs of elements by body, and their unknowns: what the Object couples by itself."""
-        dofs = self.first_dof + np.sort(self.particle_dof)[:, None] + np.arange(3)
-        counts = np.bincount(self.point_bodies(), minlength=len(self.body_start) - 1)
+        body = self.unknowns.body_of(POSITION)
+        dofs = self.unknowns.joint(POSITION, np.argsort(self.unknowns.starts(POSITION)))
+        counts = np.bincount(body, minlength=self.unknowns.bodies)
         return [(np.append(0, np.cumsum(counts)).astype(np.int64), dofs.astype(np.int32))]
 
     def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
         """Mark the prescribed ones among this Object's unknowns."""
-        held = self.held_points() != 0
-        fixed[(self.particle_dof[held][:, None] + np.arange(3)).reshape(-1)] = 1
+        self.unknowns.scatter(fixed, POSITION, 1, self.held_points() != 0)
 
     def fill_inertia(self, inertia: NDArray[np.float64]) -> None:
         """Write mass, or moment of inertia, of this Object's unknowns."""
-        mass = self.particles.local("mass")[:, None]
-        inertia[self.particle_dof[:, None] + np.arange(3)] = mass
+        self.unknowns.scatter(inertia, POSITION, self.particles.local("mass")[:, None])
 
     def fill_sizes(self, sizes: NDArray[np.float64]) -> None:
         """Write the magnitudes of this Object's unknowns, of which rounding is a part."""
-        place = np.abs(self.particles.local("position"))
-        sizes[self.particle_dof[:, None] + np.arange(3)] = place
+        self.unknowns.scatter(sizes, POSITION, np.abs(self.particles.local("position")))
 
     def largest_turn(self, change: NDArray[np.float64]) -> float:
         """Largest angle that a correction turns anything by [rad]; points do not turn."""
@@ -202,18 +205,25 @@ class Joinable(Object, Unknowns, Immersed):
 
     def displace(self, change: NDArray[np.float64], fraction: float, dt: float) -> None:
         """Move by a part of the system's correction [size of this Object]; velocities follow."""
-        moved = change[self.particle_dof[:, None] + np.arange(3)]
+        moved = self.unknowns.gather(change, POSITION)
         self.particles.local("position")[:] += fraction * moved
         self.particles.local("velocity")[:] += (fraction / dt) * moved
         for name in ("position", "velocity"):
             self.particles.mark_written(name)
+
+    def way_to_start(self) -> NDArray[np.float64]:
+        """The correction that brings it back to the start of the step, where that is known."""
+        change, particles = np.zeros(self.unknowns.size), self.particles
+        moved = particles.local("start_position") - particles.local("position")
+        self.unknowns.scatter(change, POSITION, moved)
+        return change
 
     def displace_turning(
         self, change: NDArray[np.float64], fraction: float, dt: float
     ) -> NDArray[np.float64]:
         """Move along a curve that a correction is tangent to; returns what points moved [n, 3]."""
         self.displace(change, fraction, dt)
-        moved: NDArray[np.float64] = fraction * change[self.particle_dof[:, None] + np.arange(3)]
+        moved: NDArray[np.float64] = fraction * self.unknowns.gather(change, POSITION)
         return moved
 
     def take_step(self, change: NDArray[np.float64], dt: float) -> None:
@@ -261,7 +271,7 @@ class Joinable(Object, Unknowns, Immersed):
         system, force = self.system, access["particles.force"]
         jacobian = access["particles.jacobian"] if self.is_implicit else np.empty((1, 3, 3))
         add_particles(
-            self.particle_dof, self.first_dof, access["particles.mass"],
+            self.unknowns.starts(POSITION), self.unknowns.first, access["particles.mass"],
             access["particles.velocity"], access["particles.start_velocity"], force, jacobian,
             int(self.is_implicit), step.dt, system.fixed, system.row, system.rhs, system.values,
         )  # fmt: skip

@@ -8,13 +8,13 @@ it, so that hair on a head that turns is not twisted at its roots.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.curves import Curves
-from loki_core.objects.basics.motion import PathInFrame, Piece
+from loki_core.objects.solids.goals import goals
 
 if TYPE_CHECKING:
     from loki_core.objects.solids.curves import Rods
@@ -25,11 +25,8 @@ STRAIGHT = 1e-3  # of an edge's length: a strand nearer to its line shows no spi
 
 def pin(rods: Rods, stream: Curves) -> None:
     """Mark prescribed vertices and edges; find how much of each joint may bend."""
+    rods.pin_points(stream)
     pinned, edge_pinned = rods.particles.local("pinned"), rods.edges.local("pinned")
-    pinned[:] = 0
-    ids = rods.particles.local("id")
-    if "pinned" in stream.channels["point"]:
-        pinned[:] = rods.point_channel(stream, "pinned", ())[ids] != 0
     roots = rods.offsets[:-1][rods.closed == 0]
     if rods.behavior.root != "free":
         pinned[roots] = 1
@@ -38,6 +35,7 @@ def pin(rods: Rods, stream: Curves) -> None:
     both = np.all(pinned[rods.edge_vertices] != 0, axis=1)
     edge_pinned[:] = both
     if "twist_pinned" in stream.channels["point"]:
+        ids = rods.particles.local("id")
         given = rods.point_channel(stream, "twist_pinned", ())[ids] != 0
         edge_pinned[:] |= given[rods.edge_vertices[:, 0]]
     rest = rods.edges.local("rest_length")
@@ -52,35 +50,17 @@ def pin(rods: Rods, stream: Curves) -> None:
     rods.edges.mark_written("pinned")
 
 
-def start_goals(rods: Rods) -> None:
-    """Keep where points are before the input moves them for the first time."""
-    particles = rods.particles
-    if "goal" in particles.channels:
-        return
-    for name in ("goal", "goal_before"):
-        particles.add_channel(name, np.float64, (3,))
-        particles.local(name)[:] = particles.local("position")
-    _find_directors(rods)
+def start_directors(rods: Rods) -> None:
+    """Keep where edges point before the input moves them for the first time."""
+    if "director" not in rods.edges.channels:
+        _find_directors(rods)
 
 
-def take_goals(rods: Rods, stream: Curves) -> None:
-    """Let prescribed points go where the input's are at the end of a new frame."""
-    particles, edges = rods.particles, rods.edges
-    particles.local("goal_before")[:] = particles.local("goal")
-    particles.local("goal")[:] = input_places(rods, stream.positions)
+def take_directors(rods: Rods) -> None:
+    """Let prescribed edges turn with the goals of a new frame."""
+    edges = rods.edges
     edges.local("director_before")[:] = edges.local("director")
-    edges.local("director")[:] = _directors(rods, particles.local("goal"))
-
-
-def goals(rods: Rods, part: float) -> Piece:
-    """Return the straight piece of prescribed points' ways at a part of the frame."""
-    before, after = rods.particles.local("goal_before"), rods.particles.local("goal")
-    return PathInFrame(before, after, rods.motion_samples()).piece(part)
-
-
-def input_places(rods: Rods, positions: NDArray[Any]) -> Float:
-    """Of all points' world positions those of local points, relative to the domain's origin."""
-    return rods.scope.domain.to_relative(positions[rods.particles.local("id")])
+    edges.local("director")[:] = _directors(rods, rods.particles.local("goal"))
 
 
 def _find_directors(rods: Rods) -> None:
@@ -115,7 +95,7 @@ def _directors(rods: Rods, places: Float) -> Float:
     """What shows the spin of every edge, with its part along the edge; zero where nothing does."""
     strand = np.repeat(np.arange(len(rods.offsets) - 1), np.diff(rods.edge_offsets))
     if "normal" in rods.topology.channels:
-        normal = rods.topology.channels["normal"][rods.bodies()]
+        normal = rods.topology.channels["normal"][rods.local_bodies]
         spread: Float = normal[strand].astype(np.float64)
         return spread
     point = rods.edges.local("director_point")

@@ -27,6 +27,7 @@ from loki_core.linear_solvers.multiplier_system import MultiplierSystem
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.objects.solids.couplings import Couplings
 from loki_core.objects.solids.solid_unknowns import SolidUnknowns
+from loki_core.objects.solids.unknowns import POSITION
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, TaskOwner, task
@@ -174,10 +175,10 @@ class SolidSystem(TaskOwner):
         self.size = 0
         starts = [np.zeros(1, np.int64)]
         for item in self.solids:
-            item.first_dof = self.size
-            count = item.number()
-            starts.append(self.size + item.body_start[1:])
-            self.size += count
+            item.number()
+            item.unknowns.first = self.size
+            starts.append(self.size + item.unknowns.body_start[1:])
+            self.size += item.unknowns.size
         self.body_start = np.concatenate(starts)
         sizes = self.comm.all_gather(np.array([self.size], np.int64))
         self.first_row = int(np.concatenate(sizes)[: self.comm.rank].sum())
@@ -438,7 +439,7 @@ class SolidSystem(TaskOwner):
                 moved = item.displace_turning(change, fraction, dt)
             else:
                 item.displace(change, fraction, dt)
-                moved = fraction * change[item.particle_dof[:, None] + np.arange(3)]
+                moved = fraction * item.unknowns.gather(change, POSITION)
             works.append(item.force_work(moved))
         return exact_sum(self.comm, np.array(works))
 
@@ -462,7 +463,7 @@ class SolidSystem(TaskOwner):
         return exact_sum(self.comm, np.concatenate(parts)) if parts else 0.0
 
     def _part(self, vector: NDArray[Any], item: Joinable) -> NDArray[Any]:
-        return vector[item.first_dof : item.first_dof + int(item.body_start[-1])]
+        return vector[item.unknowns.range]
 
 
 def _together(error: DivergenceError) -> DivergenceError:

@@ -14,6 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.curves import Curves
+from loki_core.errors import InputError
+from loki_core.objects.solids.layout import members
+
+Int64 = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,27 @@ class Strands:
         """Whether each curve closes; two points cannot."""
         return (self.closed & (np.diff(self.offsets) > 2)).astype(np.int64)
 
-    def is_like(self, stream: Curves) -> bool:
-        """Whether a stream has the same curves."""
-        return stream.point_count == self.point_count and np.array_equal(
+    @property
+    def body_count(self) -> int:
+        """Each curve is a body."""
+        return self.primitive_count
+
+    @property
+    def words(self) -> str:
+        """What messages say of it."""
+        return f"{self.primitive_count} curves of {self.point_count} points"
+
+    def points_of(self, bodies: Int64) -> tuple[Int64, Int64]:
+        """Body and number of all points of these curves."""
+        return members(bodies, self.sizes)
+
+    def refuse_other(self, stream: Curves, *, label: str) -> None:
+        """Refuse a stream that does not have the same curves."""
+        if stream.point_count != self.point_count or not np.array_equal(
             stream.offsets, self.offsets
-        )
+        ):
+            raise InputError(
+                f"{label} has {stream.primitive_count} curves of {stream.point_count} points now, "
+                f"and {self.primitive_count} of {self.point_count} at the start; their number may "
+                "not change"
+            )

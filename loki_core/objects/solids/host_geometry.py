@@ -1,13 +1,7 @@
-"""Anchors: points on Objects or on host geometry, with a frame, that Constraints can hold on to.
+"""Host geometry: input streams in motion, and points on them that Constraints can hold on to.
 
-    x = sum_k w_k x_k,    F: three axes;    dx and the turn dphi of F from changes of unknowns
-
-A Constraint between any two kinds of geometry needs only that: places, frames, and the chain rule
-back to the unknowns (dF = dphi x F). A strand's anchor lies on an edge and has the material frame
-of the edge, so it has seven unknowns: x_a, theta, x_b. A particle has the three of its place, and
-the world's axes for a frame. Host geometry is animated and has none; its frame is that of a
-triangle (first edge, normal), of an edge carried without twist, or for bare points the world's
-axes.
+It is animated and has no unknowns. The frame of a point is that of its triangle (first edge,
+normal), of its edge carried without twist, or for bare points the world's axes.
 """
 
 from __future__ import annotations
@@ -18,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.data.curves import Curves
-from loki_core.data.particle_directory import GatherPlan, ParticleDirectory
 from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
-from loki_core.kernels.solids.attachments import carry_directors, chain_to_edges, edge_axes
+from loki_core.kernels.solids.attachments import carry_directors
 from loki_core.objects.basics.motion import PathInFrame, motion_samples
 from loki_core.pipeline.task import Step
 
@@ -39,107 +32,6 @@ def curve_edges(offsets: NDArray[Any], closed: NDArray[np.bool_]) -> Int64:
     local = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
     first = offsets[curve].astype(np.int64)
     return np.stack((first + local, first + (local + 1) % sizes[curve]), axis=1)
-
-
-class EdgeAnchors:
-    """Points on edges of a Curves Object, on any rank. Making one is collective.
-
-    Args:
-        rods: The Object.
-        edges: Ids of the edges, [n].
-        vertices: Ids of their ends, [n, 2].
-        weights: Shares of the ends, [n, 2].
-    """
-
-    dof_count = 7
-
-    def __init__(self, rods: Any, edges: Int64, vertices: Int64, weights: Float) -> None:
-        self.rods = rods
-        self.weights = weights
-        self.second = np.ascontiguousarray(weights[:, 1])
-        self._vertex_plan = _plan(rods.particles, vertices.reshape(-1))
-        self._edge_plan = _plan(rods.edges, edges)
-
-    def dofs(self, first_row: int) -> Int64:
-        """Global numbers of their unknowns, [n, 7], given that of the rank's first. Collective."""
-        start = first_row + self.rods.first_dof
-        particles = self._vertex_plan.gather(start + self.rods.particle_dof).reshape(-1, 2)
-        angles = self._edge_plan.gather(start + self.rods.edge_dof)
-        three = np.arange(3)
-        return np.concatenate(
-            (particles[:, :1] + three, angles[:, None], particles[:, 1:] + three), axis=1
-        )
-
-    def locate(self) -> tuple[Float, Float]:
-        """Places [n, 3] and axes [n, 3, 3] as the strands are now. Collective."""
-        edges = self.rods.edges
-        place = self.interpolate(self.rods.particles.local("position"))
-        names = ("tangent", "reference", "angle", "length")
-        found = self._edge_plan.gather(np.column_stack([edges.local(name) for name in names]))
-        self._tangent = np.ascontiguousarray(found[:, 0:3])
-        reference = np.ascontiguousarray(found[:, 3:6])
-        length = found[:, 7]
-        self._inverse_length = np.divide(1.0, length, out=np.zeros(len(length)), where=length > 0.0)
-        axes = np.empty((len(found), 3, 3))
-        edge_axes(self._tangent, reference, np.ascontiguousarray(found[:, 6]), axes)
-        return place, axes
-
-    def interpolate(self, values: Float) -> Float:
-        """A quantity of local vertices [count, ...] at the anchors. Collective."""
-        ends = self._vertex_plan.gather(values)
-        ends = ends.reshape(-1, 2, *values.shape[1:])
-        mixed: Float = np.einsum("nk,nk...->n...", self.weights, ends)
-        return mixed
-
-    def chain(
-        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
-    ) -> None:
-        """Write derivatives by the unknowns, from `first` on, where `locate` was called last."""
-        chain_to_edges(
-            by_place, by_turn, sign, self.second, self._tangent, self._inverse_length, gradient,
-            first,
-        )  # fmt: skip
-
-
-class PointAnchors:
-    """Particles that have joined the solids, on any rank. Making one is collective.
-
-    Args:
-        item: The Object.
-        ids: Of the particles, [n].
-    """
-
-    dof_count = 3
-
-    def __init__(self, item: Any, ids: Int64) -> None:
-        self.item, self.ids = item, ids
-        self._plan = _plan(item.particles, ids)
-
-    def find_rows(self) -> None:
-        """Find out where the particles are, after they changed places. Collective."""
-        if self._plan.layout_version != self.item.particles.layout_version:
-            self._plan = _plan(self.item.particles, self.ids)
-
-    def dofs(self, first_row: int) -> Int64:
-        """Global numbers of their unknowns, [n, 3], given that of the rank's first. Collective."""
-        first = self._plan.gather(first_row + self.item.first_dof + self.item.particle_dof)
-        numbers: Int64 = first[:, None] + np.arange(3)
-        return numbers
-
-    def locate(self) -> tuple[Float, Float]:
-        """Places [n, 3] as the particles are now, and axes [n, 3, 3]. Collective."""
-        place = self.interpolate(self.item.particles.local("position"))
-        return place, np.broadcast_to(np.eye(3), (len(self.ids), 3, 3)).copy()
-
-    def interpolate(self, values: Float) -> Float:
-        """A quantity of local particles [count, ...] at the anchors. Collective."""
-        return self._plan.gather(values)
-
-    def chain(
-        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
-    ) -> None:
-        """Write derivatives by the unknowns, from `first` on; the axes do not turn."""
-        gradient[:, :, first : first + 3] = sign * by_place
 
 
 class HostGeometry:
@@ -220,7 +112,7 @@ def host_primitives(stream: Any, *, label: str) -> Int64:
     )
 
 
-class HostAnchors:
+class HostPoints:
     """Points on primitives of host geometry.
 
     Args:
@@ -230,16 +122,23 @@ class HostAnchors:
             They are kept up to date.
     """
 
-    dof_count = 0
+    width = 0
 
     def __init__(self, corners: Int64, weights: Float, tangents: Float, directors: Float) -> None:
         self.corners, self.weights = corners, weights
         self._tangents, self._directors = tangents, directors
         self._found: tuple[Float, Float] = (np.zeros((0, 3)), np.zeros((0, 3, 3)))
 
-    def dofs(self, first_row: int) -> Int64:
+    def numbers(self, first_row: int) -> Int64:
         """None."""
         return np.empty((len(self.corners), 0), np.int64)
+
+    def follow(self) -> None:
+        """Nothing changes rows."""
+
+    def carry(self, values: Float) -> Float:
+        """Nothing that Objects have reaches here."""
+        raise InputError("points on host geometry carry no quantity of an Object")
 
     def move(self, places: Float) -> None:
         """Take the places of all points of the geometry, [points, 3]."""
@@ -269,13 +168,9 @@ class HostAnchors:
         return self._found
 
     def chain(
-        self, by_place: Float, by_turn: Float, sign: float, gradient: Float, first: int
+        self, by_place: Float, by_frame: Float, sign: float, gradient: Float, first: int
     ) -> None:
         """Nothing depends on unknowns."""
-
-
-def _plan(particles: Any, ids: Int64) -> GatherPlan:
-    return ParticleDirectory(particles).plan(ids)
 
 
 def _unit(vectors: Float, otherwise: Float) -> Float:

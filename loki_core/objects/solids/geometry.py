@@ -1,0 +1,283 @@
+"""Geometry Object: points of a mesh that bodies are made of, one for each island.
+
+What holds them together are Constraints: Distance on the edges, of faces on those of the triangles
+that they are cut into. A point has the mass of its share of the material at rest:
+
+    Surface      rho t A / 3       of each triangle at it, with thickness t
+    Wireframe    rho pi t^2 l / 8  of each edge at it, of a round section with diameter t
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loki_core.behavior import Behavior, parameter
+from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.body_particles import BodyParticles
+from loki_core.data.mesh import Mesh
+from loki_core.data.surface import Surface
+from loki_core.data.wireframe import Wireframe
+from loki_core.errors import InputError
+from loki_core.kernels.solids.rod_motion import begin_vertices
+from loki_core.objects.basics.capabilities import Edges
+from loki_core.objects.basics.object import Scope
+from loki_core.objects.solids.embedded_points import EmbeddedPoints, FacePoints, WeightedPoints
+from loki_core.objects.solids.goals import goals
+from loki_core.objects.solids.islands import Islands, PrimitiveMeans
+from loki_core.objects.solids.layout import cumulative, members
+from loki_core.objects.solids.solid import Solid
+from loki_core.objects.solids.unknowns import POSITION, Block, Unknowns
+from loki_core.pipeline.stages import Stage
+from loki_core.pipeline.task import Step, task
+
+Array = NDArray[Any]
+Float = NDArray[np.float64]
+Int64 = NDArray[np.int64]
+
+
+class GeometryObject(Behavior, kind="object", varies="vertex"):
+    """Simulate a surface or a wireframe: its points, held together by Constraints."""
+
+    input: str = parameter(
+        "mesh", kind="stream", doc="Surface or Wireframe, as it is at the start."
+    )
+    thickness: float = parameter(
+        5.0e-4,
+        unit="m",
+        minimum=1.0e-9,
+        channel="thickness",
+        doc="Of the material of a surface; diameter of the edges of a wireframe.",
+    )
+    density: float = parameter(
+        500.0,
+        unit="kg/m^3",
+        minimum=1.0e-9,
+        channel="density",
+        doc="Mass of the material over its volume; that of woven cotton.",
+    )
+    radius: float | None = parameter(
+        None,
+        unit="m",
+        minimum=1.0e-9,
+        channel="radius",
+        doc="Distance that contacts keep, and size of a point in a flow; none is half of the "
+        "thickness.",
+    )
+
+    def bucket_size_hint(self, inputs: Mapping[str, Any]) -> float | None:
+        """Some Buckets along the mesh."""
+        stream = inputs.get(self.input)
+        if not isinstance(stream, Mesh) or stream.point_count == 0:
+            return None
+        lower, upper = stream.bounds()
+        return float(np.max(upper - lower)) / 16.0
+
+    def empty_stream(self, parameter_name: str) -> Surface:
+        """No faces."""
+        return Surface.from_faces(np.empty((0, 3)), np.empty((0, 3), np.int64))
+
+    def create(self, scope: Scope) -> list[Any]:
+        """Make the Object."""
+        return [Geometry(self, scope)]
+
+
+class Geometry(Solid, Edges):
+    """The islands of one Geometry Object.
+
+    Attributes:
+        edges: Lengths of edges at rest.
+        edge_vertices: Rows of the ends of each.
+        edge_offsets: First edge of each local island, and the end.
+    """
+
+    stream_types = ((Surface, Wireframe), "a Surface or a Wireframe is")
+    section = ("thickness", "density", "radius")
+    topology: Islands
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        **Solid.coupling_reads,
+        "point_volumes": ("particles.rest_size",),
+    }
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.particles.add_channel("rest_size", np.float64)  # area, or length, of the share
+        self.edges = BodyParticles(self.scope.domain, name=f"{self.path} edges")
+        self.edges.add_channel("rest_length", np.float64)
+
+    @property
+    def data(self) -> dict[str, ChannelData]:
+        return {"particles": self.particles, "edges": self.edges}
+
+    @property
+    def has_frames(self) -> bool:  # type: ignore[override]
+        """Faces have; a point of an edge has none."""
+        return self.topology.stream_type is Surface
+
+    # -- start -----------------------------------------------------------------------------
+
+    def layout_of(self, stream: Surface | Wireframe) -> Islands:
+        return Islands.of(stream)
+
+    def check_input(self, stream: Surface | Wireframe) -> None:
+        """Refuse points without mass, and edges without a direction."""
+        used = np.zeros(stream.point_count, bool)
+        islands = Islands.of(stream)
+        used[islands.edges.reshape(-1)] = True
+        if not np.all(used):
+            raise InputError(
+                f"{self.input_label}: point {int(np.argmin(used))} is part of no primitive, so it "
+                f"has no mass ({int(np.sum(~used))} such points); remove it"
+            )
+        ends = stream.positions.astype(np.float64)[islands.edges]
+        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+        short = length <= 1e-9 * max(float(length.max(initial=0.0)), 1e-12)
+        if np.any(short):
+            first, second = islands.edges[int(np.argmax(short))]
+            raise InputError(
+                f"{self.input_label}: points {first} and {second} are at one place "
+                f"({int(short.sum())} such edges); merge them"
+            )
+
+    def append_parts(self, stream: Any, bodies: Int64) -> None:
+        """Add edges."""
+        body, ids = members(bodies, self.topology.edge_counts)
+        self.edges.next_id = len(self.topology.edges)
+        self.edges.append({"body": body}, ids=ids)
+
+    def find_parts(self) -> None:
+        """Rows of the ends of local edges, and in which order unknowns are numbered."""
+        ids, count = self.particles.local("id"), self.particles.count
+        row = np.full(self.topology.point_count, -1)
+        row[ids] = np.arange(count)
+        self.edge_offsets = cumulative(self.topology.edge_counts[self.local_bodies])
+        _, numbers = members(self.local_bodies, self.topology.edge_counts)
+        self.edge_vertices = np.ascontiguousarray(row[self.topology.edges[numbers]])
+        self._places = _narrow_order(self.edge_vertices, self.offsets)
+
+    def has_parts(self) -> bool:
+        return int(self.edge_offsets[-1]) == self.edges.count
+
+    def measure(self) -> None:
+        """Lengths and shares of points at rest are those of the start."""
+        position = self.particles.local("position")
+        ends = position[self.edge_vertices]
+        length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
+        self.edges.local("rest_length")[:] = length
+        size = self.particles.local("rest_size")
+        size[:] = 0.0
+        if self.topology.stream_type is Wireframe:
+            for side in range(2):
+                np.add.at(size, self.edge_vertices[:, side], 0.5 * length)
+            return
+        triangles = self._local_triangles()
+        x = position[triangles]
+        area = 0.5 * np.linalg.norm(np.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]), axis=1)
+        for corner in range(3):
+            np.add.at(size, triangles[:, corner], area / 3.0)
+
+    def _local_triangles(self) -> Int64:
+        """Rows of the corners of the triangles of local islands."""
+        row = np.full(self.topology.point_count, -1)
+        row[self.particles.local("id")] = np.arange(self.particles.count)
+        found: Int64 = row[self.topology.triangles]
+        return found[found[:, 0] >= 0]
+
+    def weigh(self) -> None:
+        """Radii and masses, by sizes at rest."""
+        particles, thickness = self.particles, self.own("thickness")
+        half = self.per_vertex_or(self.behavior, "radius", lambda: 0.5 * thickness, label=self.path)
+        particles.local("radius")[:] = half
+        particles.local("mass")[:] = self.own("density") * self.point_volumes()
+        for name in ("radius", "mass"):
+            particles.mark_written(name)
+
+    def point_volumes(self) -> Float:
+        """Material of each point [m^3]."""
+        thickness, size = self.own("thickness"), self.particles.local("rest_size")
+        if self.topology.stream_type is Wireframe:
+            volume: Float = 0.25 * np.pi * thickness**2 * size
+            return volume
+        return thickness * size
+
+    def reads_of(self, *methods: str) -> tuple[str, ...]:
+        """The thickness may be painted."""
+        reads = super().reads_of(*methods)
+        return (*reads, *self.painted("thickness")) if "point_volumes" in methods else reads
+
+    # -- parameters ------------------------------------------------------------------------
+
+    def primitive_channels(self) -> Mapping[str, Array]:
+        return PrimitiveMeans(self.topology, self.particles.local("id"))
+
+    def primitives_of_vertices(self) -> tuple[int, Int64]:
+        """Means stand at the points themselves."""
+        return self.particles.count, np.arange(self.particles.count)
+
+    # -- places on it ----------------------------------------------------------------------
+
+    def embed(self, primitives: Int64, corners: Int64, weights: Float) -> EmbeddedPoints:
+        """Points on triangles, or on edges."""
+        return (FacePoints if self.has_frames else WeightedPoints)(self, corners, weights)
+
+    def attachable(self, ids: Int64) -> tuple[Int64, Int64, bool]:
+        """Every triangle of a surface, every edge of a wireframe."""
+        islands = self.topology
+        return islands.triangles if self.has_frames else islands.edges, islands.body, False
+
+    # -- the step --------------------------------------------------------------------------
+
+    def number(self) -> None:
+        """Number points so that edges join near numbers."""
+        vertices = Block(POSITION, 3, self.offsets)
+        self.unknowns = Unknowns.interleaved([vertices], places=self._places)
+
+    @task(
+        Stage.RESET_ACCUMULATORS,
+        reads=("particles.pinned", "particles.goal", "particles.goal_before"),
+        writes=(
+            "particles.position",
+            "particles.velocity",
+            "particles.start_position",
+            "particles.start_velocity",
+        ),
+    )
+    def begin(self, access: Access, step: Step) -> None:
+        """Keep the start of the step; prescribed points go to its end, others guess it."""
+        animated = "goal" in self.particles.channels
+        before, after, part = goals(self, self.part_of_frame(step))
+        begin_vertices(
+            access["particles.pinned"], int(animated), before, after, part, step.dt,
+            access["particles.position"], access["particles.velocity"],
+            access["particles.start_position"], access["particles.start_velocity"],
+        )  # fmt: skip
+
+    # -- what it looks like ----------------------------------------------------------------
+
+    def output(self) -> Any:
+        """The host's faces or edges, with velocities, radii and all channels of the input."""
+        ids = self.particles.local("id")
+        world = self.scope.domain.to_world(self.particles.local("position"))
+        return self.shown(self.topology.shown(ids, world))
+
+
+def _narrow_order(edges: Int64, offsets: Int64) -> Int64:
+    """Place of each point in its body, so that edges join near places (Cuthill-McKee)."""
+    from scipy.sparse import coo_matrix
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
+
+    count = int(offsets[-1])
+    if not count:
+        return np.empty(0, np.int64)
+    ends = np.concatenate((edges, edges[:, ::-1]))
+    graph = coo_matrix((np.ones(len(ends), np.int8), (ends[:, 0], ends[:, 1])), (count, count))
+    order = reverse_cuthill_mckee(graph.tocsr(), symmetric_mode=True).astype(np.int64)
+    body = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+    order = order[np.argsort(body[order], kind="stable")]
+    places = np.empty(count, np.int64)
+    places[order] = np.arange(count)
+    return places - offsets[body]
