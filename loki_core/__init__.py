@@ -58,6 +58,7 @@ from loki_core.objects.liquid.hybrid import HybridObject
 from loki_core.objects.liquid.liquid_surface import LiquidSurface
 from loki_core.objects.particles.particles import ParticleObject
 from loki_core.objects.solids.curves import CurvesObject
+from loki_core.objects.solids.geometry import GeometryObject
 from loki_core.operators.channel_mixing import ChannelMixing
 from loki_core.operators.coupled_buoyancy import CoupledBuoyancyOperator
 from loki_core.operators.dissipation import DissipationOperator
@@ -115,6 +116,7 @@ __all__ = [
     "Force",
     "ForceDensityField",
     "FormatError",
+    "GeometryObject",
     "GraphError",
     "GravityForce",
     "GridDomain",

@@ -46,7 +46,7 @@ def built(name: str, **values: Any) -> Behavior:
 
 def acting() -> list[str]:
     """Names of all Behaviors that act on Objects, or show them: those that others stand above."""
-    own = {"CurvesObject", "HybridObject", "ParticleObject", "VolumeObject"}
+    own = {"CurvesObject", "GeometryObject", "HybridObject", "ParticleObject", "VolumeObject"}
     return [name for name in registry() if name not in own]
 
 
@@ -66,9 +66,18 @@ def inputs() -> dict[str, Any]:
         "block": lk.Points(block(4, 4, 4, spacing=SPACING, corner=(1.0, 0.1, 0.2))),
         "other": lk.Points(block(4, 4, 4, spacing=SPACING, corner=(1.5, 0.1, 0.2))),
         "drops": lk.Points([[1.1, 0.8, 0.5], [1.11, 0.8, 0.5], [1.7, 0.8, 0.3]]),
+        "sheet": sheet(),
         "mesh": box_mesh((0.8, 0.5, 0.4), (1.1, 0.8, 0.7)),
         "field": field,
     }
+
+
+def sheet() -> lk.Surface:
+    """Four quads, tilted, in the air above the liquid."""
+    x, z = np.meshgrid(0.1 * np.arange(3), 0.1 * np.arange(3), indexing="ij")
+    places = np.stack((1.2 + x, 0.7 + 0.2 * x, 0.2 + z), axis=-1).reshape(-1, 3)
+    corner = np.array([0, 1, 3, 4])
+    return lk.Surface.from_faces(places, corner[:, None] + np.array([0, 1, 4, 3]))
 
 
 def objects() -> dict[str, lk.Group]:
@@ -80,6 +89,7 @@ def objects() -> dict[str, lk.Group]:
             "Liquid", lk.HybridObject(name="Water", voxel_size=VOXEL, input="water")
         ),
         "Hair": lk.Group("Hair", lk.CurvesObject(name="Strands", input="strands", radius=1e-3)),
+        "Sheet": lk.Group("Sheet", lk.GeometryObject(name="Sheet", input="sheet")),
         "Balls": lk.Group("Balls", lk.ParticleObject(name="Balls", input="balls", radius=radius)),
     }
 
@@ -100,6 +110,7 @@ def equipped() -> dict[str, lk.Group]:
         "Hair": lk.Group(
             "Hair", *bare["Hair"].children, lk.StretchingConstraint(), lk.BendingConstraint()
         ),
+        "Sheet": lk.Group("Sheet", *bare["Sheet"].children, lk.DistanceConstraint()),
         "Balls": bare["Balls"],
         "Positions": fluid("Positions", "block", lk.PositionBasedFluid()),
         "Smoothed": fluid("Smoothed", "other", lk.SmoothedParticleFluid()),

@@ -67,7 +67,7 @@ class DistanceAction(EdgeLength[Edges], behavior=DistanceConstraint):
 
     def rest_parameters(self) -> Float:
         """Lengths without force."""
-        return self.rest_lengths()[:, None]
+        return self.rest_lengths()[:, None].copy()
 
     def rest_lengths(self) -> Float:
         """Those of the start, scaled."""

@@ -105,6 +105,8 @@ class Geometry(Solid, Edges):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # Faces have frames; a point of an edge has none.
+        self.has_frames = isinstance(self.scope.inputs[self.behavior.input], Surface)
         self.particles.add_channel("rest_size", np.float64)  # area, or length, of the share
         self.edges = BodyParticles(self.scope.domain, name=f"{self.path} edges")
         self.edges.add_channel("rest_length", np.float64)
@@ -112,11 +114,6 @@ class Geometry(Solid, Edges):
     @property
     def data(self) -> dict[str, ChannelData]:
         return {"particles": self.particles, "edges": self.edges}
-
-    @property
-    def has_frames(self) -> bool:  # type: ignore[override]
-        """Faces have; a point of an edge has none."""
-        return self.topology.stream_type is Surface
 
     # -- start -----------------------------------------------------------------------------
 
@@ -151,9 +148,9 @@ class Geometry(Solid, Edges):
 
     def find_parts(self) -> None:
         """Rows of the ends of local edges, and in which order unknowns are numbered."""
-        ids, count = self.particles.local("id"), self.particles.count
+        self._ids = self.particles.local("id").copy()
         row = np.full(self.topology.point_count, -1)
-        row[ids] = np.arange(count)
+        row[self._ids] = np.arange(len(self._ids))
         self.edge_offsets = cumulative(self.topology.edge_counts[self.local_bodies])
         _, numbers = members(self.local_bodies, self.topology.edge_counts)
         self.edge_vertices = np.ascontiguousarray(row[self.topology.edges[numbers]])
@@ -170,7 +167,7 @@ class Geometry(Solid, Edges):
         self.edges.local("rest_length")[:] = length
         size = self.particles.local("rest_size")
         size[:] = 0.0
-        if self.topology.stream_type is Wireframe:
+        if not self.has_frames:
             for side in range(2):
                 np.add.at(size, self.edge_vertices[:, side], 0.5 * length)
             return
@@ -183,7 +180,7 @@ class Geometry(Solid, Edges):
     def _local_triangles(self) -> Int64:
         """Rows of the corners of the triangles of local islands."""
         row = np.full(self.topology.point_count, -1)
-        row[self.particles.local("id")] = np.arange(self.particles.count)
+        row[self._ids] = np.arange(len(self._ids))
         found: Int64 = row[self.topology.triangles]
         return found[found[:, 0] >= 0]
 
@@ -199,7 +196,7 @@ class Geometry(Solid, Edges):
     def point_volumes(self) -> Float:
         """Material of each point [m^3]."""
         thickness, size = self.own("thickness"), self.particles.local("rest_size")
-        if self.topology.stream_type is Wireframe:
+        if not self.has_frames:
             volume: Float = 0.25 * np.pi * thickness**2 * size
             return volume
         return thickness * size
@@ -212,7 +209,7 @@ class Geometry(Solid, Edges):
     # -- parameters ------------------------------------------------------------------------
 
     def primitive_channels(self) -> Mapping[str, Array]:
-        return PrimitiveMeans(self.topology, self.particles.local("id"))
+        return PrimitiveMeans(self.topology, self._ids)
 
     def primitives_of_vertices(self) -> tuple[int, Int64]:
         """Means stand at the points themselves."""
@@ -260,9 +257,8 @@ class Geometry(Solid, Edges):
 
     def output(self) -> Any:
         """The host's faces or edges, with velocities, radii and all channels of the input."""
-        ids = self.particles.local("id")
         world = self.scope.domain.to_world(self.particles.local("position"))
-        return self.shown(self.topology.shown(ids, world))
+        return self.shown(self.topology.shown(self._ids, world))
 
 
 def _narrow_order(edges: Int64, offsets: Int64) -> Int64:

@@ -112,6 +112,10 @@ class Unknowns:
         """Where they are in a vector of the rank."""
         return slice(self.first, self.first + self.size)
 
+    def __contains__(self, block: str) -> bool:
+        """Whether there is such a block."""
+        return block in self._starts
+
     def starts(self, block: str) -> Int64:
         """First unknown of each element of a block, from 0, [n]."""
         return self._starts[block]
