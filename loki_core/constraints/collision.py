@@ -150,8 +150,6 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         stage, declaration = super().declare(name, stage, declaration)
         reads = list(declaration.reads)
         by_body = self.target.kept_by == "body"
-        if name == "emit" and by_body:
-            reads.append("particles.body")
         if name == "find_contacts":
             reads += [*self._memories, *(["particles.pinned"] if by_body else [])]
         return stage, replace(declaration, reads=tuple(reads))

@@ -240,6 +240,55 @@ def held_groom():
     return setup, inputs, 1
 
 
+def sheets(*, newton=1, mode="stiffness", contacts=CONTACTS):
+    """Sheets and a net that hang on each other and on a moving mesh, and fall on a ball."""
+    corners = [[0.0, 0.15, 0.06], [0.1, 0.15, 0.06], [0.1, 0.05, 0.08], [0.0, 0.05, 0.08]]
+    held = lk.Surface.from_faces(np.array(corners), np.array([[0, 1, 2, 3]]))
+    held.set_channel("point", "pinned", np.array([1.0, 1.0, 0.0, 0.0]))
+    held.set_channel("primitive", "thickness", np.array([1e-3]))
+    net = lk.Wireframe(np.array([[0.0, 0.12, 0.0], [0.05, 0.12, 0.0], [0.05, 0.12, 0.05]]),
+                       np.array([[0, 1], [1, 2], [2, 0]]))  # fmt: skip
+
+    def moved(frame):
+        mesh = lk.Surface(held.positions + 0.002 * frame, held.face_offsets, held.face_vertices)
+        for place in ("point", "primitive"):
+            for name, values in held.channels[place].items():
+                mesh.set_channel(place, name, values)
+        return mesh
+
+    setup = lk.SolverSetup(
+        "sheets",
+        lk.Group(
+            "Sheets",
+            lk.GeometryObject(name="Held", input="held"),
+            lk.GeometryObject(name="Net", input="net", thickness=2e-3),
+            lk.DistanceConstraint(
+                stiffness=10.0, damping_time=0.01, friction=1e-3, friction_stiffness=1.0, mode=mode
+            ),
+            *contacts,
+        ),
+        lk.AttachmentConstraint(
+            source="Sheets/Net", target="Sheets/Held", range=0.05, stiffness=5.0, flexibility=0.5
+        ),
+        lk.GravityForce(),
+        lk.FluidDragForce(law="stokes", velocity=(1.0, 0.0, 0.0)),
+        lk.SagFreeStart(),
+        substeps=2,
+        newton_iterations=newton,
+    )
+    return setup, {"held": moved, "net": net, "ball": ball((0.06, 0.04, 0.05), 0.03)}, 2
+
+
+def sheets_with_newton():
+    """The same with a line search."""
+    return sheets(newton=3)
+
+
+def sheets_with_multipliers():
+    """The same in compliance mode."""
+    return sheets(newton=2, mode="compliance", contacts=())
+
+
 def target():
     """Strands that find the rest shape of which a target is the sag."""
     setup = lk.SolverSetup(
@@ -413,6 +462,6 @@ def position_based():
 
 SCENES = (
     particles, droplets, smoke, smoke_with_newton, hair, hair_with_newton, hair_with_multipliers,
-    groom, held_groom, target, wind, liquid, deep_liquid, thick_liquid, drop, smoothed_particles,
-    position_based,
+    groom, held_groom, sheets, sheets_with_newton, sheets_with_multipliers, target, wind, liquid,
+    deep_liquid, thick_liquid, drop, smoothed_particles, position_based,
 )  # fmt: skip

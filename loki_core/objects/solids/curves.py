@@ -387,8 +387,6 @@ class Rods(Solid, Joints):
     def joint_declaration(self, name: str) -> Declaration:
         """Add the edges' angles, and the frames that go along."""
         touched = super().joint_declaration(name)
-        if name == "number":
-            return Declaration()  # strands are known
         own = {"reset": "pinned", "fill_inertia": "inertia", "way_to_start": "start_angle"}
         if name in own:
             return replace(touched, reads=(*touched.reads, f"edges.{own[name]}"))

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,7 +30,6 @@ from loki_core.objects.basics.point_channels import PointChannels
 from loki_core.objects.solids.goals import input_places, start_goals, take_goals
 from loki_core.objects.solids.joinable import Joinable
 from loki_core.objects.solids.layout import Layout
-from loki_core.objects.solids.unknowns import POSITION, Block, Unknowns
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Weights, task
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
@@ -379,18 +377,12 @@ class Solid(Joinable, Bodies):
     # -- unknowns --------------------------------------------------------------------------
 
     def joint_declaration(self, name: str) -> Declaration:
-        """Bodies are found by their numbers; what is prescribed is pinned."""
+        """Bodies are known; what is prescribed is pinned."""
         touched = super().joint_declaration(name)
-        more = {
-            "number": Declaration(reads=("particles.body",)),
-            "reset": Declaration(reads=("particles.body", "particles.pinned")),
+        return {
+            "number": Declaration(),
+            "reset": Declaration(reads=("particles.pinned",)),
         }.get(name, touched)
-        if name == "move" and touched.reads:  # a line search adds up by body
-            more = replace(touched, reads=(*touched.reads, "particles.body"))
-        return more
-
-    def number(self) -> None:
-        self.unknowns = Unknowns.interleaved([Block(POSITION, 3, self.particles.body_offsets())])
 
     def needs_numbers(self) -> bool:
         """Bodies are in the order of their ids, so rows change only where bodies come or go."""
@@ -398,7 +390,7 @@ class Solid(Joinable, Bodies):
 
     def inertial_energy(self, change: NDArray[np.float64], dt: float) -> NDArray[np.float64]:
         """Kinetic potential of each body."""
-        energy, offsets = super().inertial_energy(change, dt), self.particles.body_offsets()
+        energy, offsets = super().inertial_energy(change, dt), self.offsets
         if len(offsets) == 1:
             return np.zeros(0)
         summed: NDArray[np.float64] = np.add.reduceat(energy, offsets[:-1])

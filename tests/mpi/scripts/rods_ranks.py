@@ -1,6 +1,6 @@
-"""Strands on a patch that moves, alone or in wind; saves where they are after some frames.
+"""Strands or leaves on a patch that moves, alone or in wind; saves where they are at the end.
 
-rods_ranks.py TARGET.npz SCENE                        SCENE: strands, wind
+rods_ranks.py TARGET.npz SCENE                        SCENE: strands, wind, leaves
 rods_ranks.py TARGET.npz SCENE run FOLDER             with a checkpoint on the way
 rods_ranks.py TARGET.npz SCENE resume FOLDER          from that checkpoint, on any number of ranks
 """
@@ -23,7 +23,7 @@ from tests.ranks import balance_at_every_look
 
 CHECKPOINT, LAST = 3, 6
 STRANDS = 40
-CHANNELS = ("position", "velocity", "edges.angle", "edges.angular_velocity")
+ANGLES = ("edges.angle", "edges.angular_velocity")
 
 
 def patch():
@@ -48,6 +48,33 @@ def patch():
     return curves
 
 
+def leaves():
+    """Sheets of quads and triangles that hang from their first two points, and some that fall."""
+    rng = np.random.default_rng(8)
+    places, polygons, pins = [], [], []
+    for leaf in range(STRANDS):
+        size = 3 + leaf % 3
+        x, y = np.meshgrid(0.01 * np.arange(size), -0.01 * np.arange(size), indexing="xy")
+        flat = np.stack((x, y, 0.1 * x), axis=-1).reshape(-1, 3)
+        root = np.array([0.05 * (leaf % 8), 0.0, 0.04 * (leaf // 8)])
+        row = len(pins) + np.arange(size * size).reshape(size, size)
+        quads = np.stack((row[:-1, :-1], row[:-1, 1:], row[1:, 1:], row[1:, :-1]), axis=-1)
+        polygons += quads.reshape(-1, 4).tolist()
+        places.append(root + flat + 0.001 * rng.random(flat.shape))
+        pins += [leaf % 5 > 0, leaf % 5 > 0, *[0] * (size * size - 2)]
+    mesh = lk.Surface.from_polygons(np.concatenate(places), polygons)
+    mesh.set_channel("point", "pinned", np.array(pins, np.float64))
+    mesh.set_channel("point", "thickness", 5e-4 * (1.0 + rng.random(mesh.point_count)))
+    return mesh
+
+
+def swaying(frame):
+    """The leaves' points go back and forth."""
+    mesh = leaves()
+    mesh.positions = mesh.positions + np.array([0.004, 0.002, 0.0]) * np.sin(frame - 1.0)
+    return mesh
+
+
 def moving(frame):
     """The patch turns about y and shifts."""
     start = patch()
@@ -62,16 +89,42 @@ def moving(frame):
     return moved
 
 
-def make_solver(comm, scene):
-    parts = [
+def hanging():
+    """Leaves in a wind that they do not change, and what they are tied to."""
+    return [
         lk.Group(
             "Hair",
-            lk.CurvesObject(input="hair"),
-            lk.StretchingConstraint(young_modulus=1e7),
-            lk.BendingConstraint(young_modulus=1e7, shear_modulus=3e6, damping_time=0.01),
+            lk.GeometryObject(name="CurvesObject", input="leaves"),
+            lk.DistanceConstraint(
+                stiffness=40.0, damping_time=0.01, friction=1e-3, friction_stiffness=1.0
+            ),
+            lk.AttachmentConstraint(
+                source="Hair/CurvesObject",
+                target="Hair/CurvesObject",
+                range=0.02,
+                stiffness=5.0,
+                flexibility=0.5,
+            ),
         ),
+        lk.FluidDragForce(velocity=(1.0, 0.0, 2.0)),
         lk.GravityForce(),
     ]
+
+
+def make_solver(comm, scene):
+    parts = (
+        hanging()
+        if scene == "leaves"
+        else [
+            lk.Group(
+                "Hair",
+                lk.CurvesObject(input="hair"),
+                lk.StretchingConstraint(young_modulus=1e7),
+                lk.BendingConstraint(young_modulus=1e7, shear_modulus=3e6, damping_time=0.01),
+            ),
+            lk.GravityForce(),
+        ]
+    )
     if scene == "wind":
         parts += [
             lk.Group(
@@ -96,7 +149,9 @@ def make_solver(comm, scene):
         balance_every=2,
         substeps=2,
     )
-    return lk.Solver(setup, {"hair": moving}, comm=comm)
+    return lk.Solver(
+        setup, {"leaves": swaying} if scene == "leaves" else {"hair": moving}, comm=comm
+    )
 
 
 def write(comm, solver, folder):
@@ -125,7 +180,8 @@ def main(target, scene, *rest):
     balance_at_every_look()
     with one_fails_all_fail(comm):
         solver = run(comm, scene, *rest)
-        found = {name: solver.read("Hair/CurvesObject", name) for name in CHANNELS}
+        names = ("position", "velocity", *(() if scene == "leaves" else ANGLES))
+        found = {name: solver.read("Hair/CurvesObject", name) for name in names}
         if scene == "wind":
             found["flow"] = solver.read("Wind/VolumeObject", "velocity")
             for path, document in solver.exchanges().items():
