@@ -45,6 +45,7 @@ from loki_core.kernels.solids.constraint_assembly import (
     scatter_elements,
     scatter_forces,
 )
+from loki_core.kernels.solids.coupling_assembly import add_to_rows
 from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.colliders.body_collider import MeetsColliders, colliders_of
@@ -316,6 +317,13 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     def _scatter(self, sign: float) -> None:
         """Add what contacts do to the joint system, or take it back."""
         system = self.target.system
+        if self.coupled is not None:
+            indptr, indices, data = system.couplings.rows
+            add_to_rows(
+                self._dofs, self.gradient, sign * self.tension, sign * self.slope, system.fixed,
+                indptr, indices, system.rhs, data,
+            )  # fmt: skip
+            return
         scatter_elements(
             self._runs, self._dofs, self.gradient, sign * self.tension, sign * self.slope,
             system.fixed, system.row, system.rhs, system.values,

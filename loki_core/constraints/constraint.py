@@ -33,7 +33,9 @@ from loki_core.kernels.solids.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
+from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
 from loki_core.objects.basics.capabilities import Bodies, SolvedPoints
+from loki_core.objects.solids.couplings import CoupledElements
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -110,6 +112,7 @@ class Constraint(Action[SolidTarget]):
         value, gradient, tension: C [n, m], its gradient [n, m, d], and 2 S C with damping [n, m]
             of the last Newton iteration; in compliance mode the part that the matrix carries.
         soft: What compliance mode keeps.
+        coupled: Where elements enter the joint system, if not by bodies' envelopes; it sets this.
     """
 
     capability = Bodies  # most ask for more, few for less
@@ -132,6 +135,7 @@ class Constraint(Action[SolidTarget]):
     k: Float
     k_step: int
     soft: Compliance
+    coupled: CoupledElements | None = None
     _stiffness_of: Any = None  # what k was found for
 
     def __init__(self, behavior: Any, target: Any) -> None:
@@ -312,8 +316,14 @@ class Constraint(Action[SolidTarget]):
         return gives and not self.joins_bodies and bool(self.target.system.searches)
 
     @property
+    def _adds_second(self) -> bool:
+        """Whether it does so in this iteration; large bodies do without."""
+        return self.target.system.is_exact and self._has_second and self.coupled is None
+
+    @property
     def _scatter_touches(self) -> tuple[str, ...]:
-        return ("solids.fixed", *self.scatter_reads, *self.tensions)
+        fixed = ("solids.fixed", "solids.fixed_with_ghosts")  # of these one is used
+        return (*fixed, *self.scatter_reads, *self.tensions)
 
     def joint_declaration(self, name: str) -> Declaration:
         """What a Task of the joint system touches when it calls this Constraint."""
@@ -370,7 +380,7 @@ class Constraint(Action[SolidTarget]):
         self._respond(step.dt)
         if not self.has_multipliers:
             self.scatter()
-            if self.target.system.is_exact and self._has_second:
+            if self._adds_second:
                 self.scatter_second()
 
     def enter_multipliers(self, diagonal: Float) -> None:
@@ -384,6 +394,13 @@ class Constraint(Action[SolidTarget]):
 
     def scatter(self) -> None:
         """Bring forces and stiffness of the present values to the joint system."""
+        if self.coupled is None:
+            self.scatter_into_envelopes()
+        else:
+            self._scatter_by_place(self.coupled)
+
+    def scatter_into_envelopes(self) -> None:
+        """The same where bodies keep envelopes; override what can be quicker."""
         system, elements = self.target.system, self.elements
         scatter_elements(
             elements.runs, elements.dofs, self.gradient, self.tension, self.slope, system.fixed,
@@ -403,6 +420,44 @@ class Constraint(Action[SolidTarget]):
                 elements.runs, elements.dofs, np.array(self.curved), self.diagonal, system.fixed,
                 system.row, system.values,
             )  # fmt: skip
+
+    def _scatter_by_place(self, coupled: CoupledElements) -> None:
+        """The same where places of the matrix know their elements, of large bodies."""
+        n, d = self.elements.dofs.shape
+        forces, matrices = np.empty((n, d)), np.zeros((n, d, d))
+        element_forces(self.gradient, self.tension, forces)
+        add_element_stiffness(self.gradient, self.slope, matrices)
+        if self.has_hessian:
+            second = np.zeros((n, d, d))
+            self.hessian(second)
+            matrices += np.maximum(self.solved_tension(), 0.0)[:, :, None] * second
+        if self.curved:
+            self.curvature(self.diagonal)
+            matrices[:, self.curved, self.curved] += np.maximum(self.diagonal, 0.0)
+        self.add_by_place(coupled, forces, matrices)
+
+    def add_by_place(self, coupled: CoupledElements, forces: Float, matrices: Float) -> None:
+        """Add forces [n, d] and matrices [n, d, d] of elements to the joint system."""
+        system = self.target.system
+        coupled.add(
+            forces, matrices, system.fixed_with_ghosts, system.rhs, system.values,
+            system.couplings.rows[2],
+        )  # fmt: skip
+
+    def add_response(self, tension: Float, slope: Float) -> None:
+        """Add a further tension and slope [n, m] of the present values."""
+        system, elements, coupled = self.target.system, self.elements, self.coupled
+        if coupled is None:
+            scatter_elements(
+                elements.runs, elements.dofs, self.gradient, tension, slope, system.fixed,
+                system.row, system.rhs, system.values,
+            )  # fmt: skip
+            return
+        n, d = elements.dofs.shape
+        forces, matrices = np.empty((n, d)), np.zeros((n, d, d))
+        element_forces(self.gradient, tension, forces)
+        add_element_stiffness(self.gradient, slope, matrices)
+        self.add_by_place(coupled, forces, matrices)
 
     def add_forces(self, fixed: NDArray[np.uint8], out: Float) -> None:
         """Add the forces of the last evaluation on unknowns that are not fixed to out [size]."""

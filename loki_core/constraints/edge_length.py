@@ -61,7 +61,7 @@ class EdgeLength(Constraint[EdgeTarget]):
         edge_lengths(solid.particles.local("position"), solid.edge_vertices, value[:, 0])
         value[:, 0] -= self.rest_lengths()
 
-    def scatter(self) -> None:
+    def scatter_into_envelopes(self) -> None:
         """Force, stiffness and tension of an edge in one go."""
         system, elements = self.target.system, self.elements
         scatter_lengths(

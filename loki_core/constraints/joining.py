@@ -58,7 +58,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
     global_dofs: Int64
     numbers: Int64
     is_owner: NDArray[np.bool_]
-    coupled: CoupledElements
+    coupled: CoupledElements | None
     copies: Copies
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
@@ -111,11 +111,8 @@ class JoiningConstraint(Constraint[SolvedPoints]):
             return
         element_forces(self.gradient, self.tension - tension, self._forces)
         self._matrices[:] = 0.0
-        system = self.target.system
-        self.coupled.add(
-            self._forces, self._matrices, system.fixed_with_ghosts, system.rhs, system.values,
-            system.couplings.rows[2],
-        )  # fmt: skip
+        assert self.coupled is not None
+        self.add_by_place(self.coupled, self._forces, self._matrices)
 
     def carried(self, values: Float) -> Float:
         """What the target's points have [count], at this rank's elements [n]. Collective."""
@@ -180,6 +177,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
 
     @property
     def joint_dofs(self) -> NDArray[np.int32]:
+        assert self.coupled is not None
         return self.coupled.dofs
 
     def scatter(self) -> None:
@@ -190,11 +188,8 @@ class JoiningConstraint(Constraint[SolvedPoints]):
         geometric = self.geometric_stiffness(self._solved)
         if geometric is not None:
             add_element_stiffness(*geometric, self._matrices)
-        system = self.target.system
-        self.coupled.add(
-            self._forces, self._matrices, system.fixed_with_ghosts, system.rhs, system.values,
-            system.couplings.rows[2],
-        )  # fmt: skip
+        assert self.coupled is not None
+        self.add_by_place(self.coupled, self._forces, self._matrices)
 
     def take_solution(self, change: Float) -> None:
         """Keep the tension to first order after a correction. Collective."""
@@ -204,7 +199,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
             self._solved[:] = self.soft.tension
             return
         predict_tension(
-            self.coupled.dofs, self.gradient, self.tension, self.slope, extended, self._solved
+            self.joint_dofs, self.gradient, self.tension, self.slope, extended, self._solved
         )
 
     def rounding(self, sizes: Float) -> Float:

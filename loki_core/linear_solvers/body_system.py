@@ -3,7 +3,8 @@
     A = diag(B_1, B_2, ...) + C
 
 The matrices B of the bodies are symmetric and stored by their lower envelopes
-(kernels/algebra/skyline.py). Attachments and contacts that join bodies are compressed rows C, both
+(kernels/algebra/skyline.py), those of large ones by compressed rows, in C
+(`sparse_bodies.py`). Attachments and contacts that join bodies are compressed rows C, both
 triangles stored; what they add to the diagonal blocks belongs into the bodies, where the
 preconditioner sees it. Bodies are whole on one rank; columns of C from `size` on are ghosts, rows
 of other ranks.
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from loki_core.errors import InputError
 from loki_core.kernels.algebra.skyline import add_couplings, dot_bodies, multiply_bodies
 from loki_core.linear_solvers.halo import Halo
+from loki_core.linear_solvers.sparse_bodies import SparseBodies
 from loki_core.linear_solvers.system import Rows, Vector
 from loki_core.parallel.comm import SERIAL, Communicator
 from loki_core.parallel.reduce import exact_sum
@@ -38,10 +40,12 @@ class BodySystem:
         couplings: Compressed rows (indptr int64 [size + 1], indices int32, data float64) of what
             joins bodies, or None.
         ghost_rows: Global numbers of the couplings' columns from `size` on, int64.
+        sparse: The bodies whose matrices are in the couplings, if any is so large.
         comm: The ranks that share the system.
 
     Attributes:
         has_couplings: Whether anything joins bodies, on any rank.
+        has_sparse: Whether any rank has large bodies.
     """
 
     kind = "spd"
@@ -57,6 +61,7 @@ class BodySystem:
         couplings: Rows | None = None,
         *,
         ghost_rows: Array | None = None,
+        sparse: SparseBodies | None = None,
         comm: Communicator = SERIAL,
     ) -> None:
         self.comm = comm
@@ -66,7 +71,8 @@ class BodySystem:
         ghosts = 0 if ghost_rows is None else len(ghost_rows)
         error = _complaint(body_start, first, row, values, couplings, self.size + ghosts)
         comm.raise_together(None if error is None else InputError(error))
-        self.couplings = couplings
+        self.couplings, self.sparse = couplings, sparse
+        self.has_sparse = comm.any(sparse is not None)
         self.has_couplings = comm.any(couplings is not None and len(couplings[1]) > 0)
         self.halo = Halo(comm, self.size, ghost_rows)
         self.total_size = self.halo.total

@@ -62,12 +62,14 @@ class ConjugateGradient:
             alpha = rho / curvature
             x += alpha * direction
             residual -= alpha * product
+            norm = math.sqrt(system.dot(residual, residual))
+            iterations += 1
+            if not norm > target:
+                break
             correction = self._precondition(residual)
             rho, former = system.dot(residual, correction), rho
             direction *= rho / former
             direction += correction
-            norm = math.sqrt(system.dot(residual, residual))
-            iterations += 1
         self._project(x)
         system.multiply(x, product)  # the recurrence's residual drifts: report the true one
         residual = b - product

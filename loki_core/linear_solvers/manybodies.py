@@ -4,11 +4,16 @@ Strands and meshes are stiff inside and joined softly, by contacts and attachmen
 factorised exactly (kernels/algebra/skyline.py) the iteration sees only the couplings: its count
 does not grow with the stiffness of the bodies. Where nothing joins bodies the factors are the
 solution.
+
+Those of large bodies (`sparse_bodies.py`) are dear, and kept while solves with them take few
+iterations: a body that moves a little keeps most of its stiffness. A solve that takes more goes on
+with new ones, and then the next solves begin with new ones: one, two, four and so on.
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from time import perf_counter
 
 import numpy as np
@@ -20,6 +25,8 @@ from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.system import SolveReport, System, Vector
 
 EPSILON = float(np.finfo(np.float64).eps)
+KEPT = 8  # iterations of a solve up to which factors of large bodies are kept
+PROBE = 2  # of them, after which it is clear whether they will do
 
 
 class Manybodies(ConjugateGradient):
@@ -32,6 +39,7 @@ class Manybodies(ConjugateGradient):
         self._factored: BodySystem | None = None
         self._factors = np.empty(0)
         self._failed = np.empty(0, dtype=np.int64)
+        self._penalty = self._renewals = 1  # solves that begin with new factors, of large bodies
 
     def prepare(self, system: System, reuse: str | None = None) -> None:
         """Factorise every body; reuse = "values" keeps the factors of that system. Collective.
@@ -61,13 +69,62 @@ class Manybodies(ConjugateGradient):
         )
         system.comm.raise_together(self._failure(system))
         self._factored = system
+        if system.has_sparse:
+            self._keep_or_factor_sparse()
+
+    def _keep_or_factor_sparse(self) -> None:
+        """Factorise the large bodies, unless solves have been quick. Collective."""
+        sparse = self.system.sparse
+        if sparse is not None:
+            sparse.is_fresh = False
+        missing = sparse is not None and not sparse.has_factors
+        if self.system.comm.any(self._renewals > 0 or missing):
+            self._renewals -= 1
+            self._factor_sparse()
+
+    def _factor_sparse(self) -> None:
+        """Factorise the large bodies as they are now. Collective."""
+        sparse, couplings, error = self.system.sparse, self.system.couplings, None
+        if sparse is not None and couplings is not None:
+            try:
+                sparse.factor(self.system.values, couplings[2])
+            except DivergenceError as failure:
+                error = failure
+        self.system.comm.raise_together(error)
 
     def solve(
         self, b: Vector, x: Vector, *, tol: float = 1e-8, max_iterations: int = 1000
     ) -> SolveReport:
         """Improve x until |b - A x| <= tol |b|, or until the rest is rounding. Collective."""
-        if self.system.has_couplings:
+        system = self.system
+        if not system.has_couplings:
+            return self._substitute(b, x, tol)
+        sparse = system.sparse
+        kept = system.has_sparse and system.comm.any(sparse is not None and not sparse.is_fresh)
+        if not kept:
             return super().solve(b, x, tol=tol, max_iterations=max_iterations)
+        report = super().solve(b, x, tol=tol, max_iterations=PROBE)
+        if not report.converged and report.residual ** (KEPT / PROBE) < tol:
+            report = self._go_on(report, b, x, tol, KEPT)
+        if not report.converged:
+            self._penalty *= 2
+            self._renewals = self._penalty
+            self._factor_sparse()
+            report = self._go_on(report, b, x, tol, max_iterations)
+        return report
+
+    def _go_on(
+        self, report: SolveReport, b: Vector, x: Vector, tol: float, most: int
+    ) -> SolveReport:
+        """Iterate further from the x of a report. Collective."""
+        more = super().solve(b, x, tol=tol, max_iterations=most)
+        return replace(
+            more, iterations=report.iterations + more.iterations,
+            seconds=report.seconds + more.seconds,
+        )  # fmt: skip
+
+    def _substitute(self, b: Vector, x: Vector, tol: float) -> SolveReport:
+        """Solve where nothing joins bodies. Collective."""
         start, system = perf_counter(), self.system
         scale = math.sqrt(system.dot(b, b))
         x[:] = self._apply(b)
@@ -96,6 +153,8 @@ class Manybodies(ConjugateGradient):
     def _apply(self, residual: Vector) -> Vector:
         system, found = self.system, np.empty_like(residual)
         solve_bodies(self._factors, system.row, system.first, system.body_start, residual, found)
+        if system.sparse is not None:
+            system.sparse.solve(residual, found)
         return found
 
     def _rounding(self, x: Vector) -> float:

@@ -98,10 +98,10 @@ class JointRest:
 
     def _assemble(self) -> tuple[Float, Float, Float]:
         """Force on every free unknown, and the matrix: bodies, and what joins them."""
-        system = self.system
         force = np.sum([one.force() for one in self.problems], axis=0)
-        values = np.sum([one.matrix(adjustable_only=True) for one in self.problems], axis=0)
-        data = np.zeros_like(system.couplings.rows[2])
+        matrices = [one.matrix(adjustable_only=True) for one in self.problems]
+        values = np.sum([own for own, _ in matrices], axis=0)
+        data = np.sum([own for _, own in matrices], axis=0)
         self._add_joining(force, values, data)
         return force, values, data
 
@@ -128,7 +128,8 @@ class JointRest:
             close_fixed(self.fixed, system.row, np.zeros(system.size), whole)
             linear = BodySystem(
                 system.body_start, system.first, system.row, whole, (indptr, indices, data),
-                ghost_rows=system.couplings.ghost_rows, comm=system.comm,
+                ghost_rows=system.couplings.ghost_rows, sparse=system.linear.sparse,
+                comm=system.comm,
             )  # fmt: skip
             solver, y = choose_solver(linear), np.zeros(system.size)
             try:

@@ -40,9 +40,13 @@ from loki_core.kernels.solids.constraint_assembly import (
     scatter_forces,
     scatter_matrices,
 )
+from loki_core.kernels.solids.coupling_assembly import add_element_stiffness
+from loki_core.linear_solvers.sparse_bodies import SparseBodies
 from loki_core.objects.solids.unknowns import POSITION
 
 Float = NDArray[np.float64]
+Matrix = tuple[Float, Float]
+"""Entries of the joint system's envelopes, and of its compressed rows."""
 
 #: Forces below this part of the load count as none.
 BALANCED = 1.0e-10
@@ -136,33 +140,61 @@ class RestProblem:
             total += 0.5 * float(np.sum(term.k * term.value**2))
         return total
 
-    def matrix(self, *, adjustable_only: bool = False, geometric: bool = False) -> Float:
-        """Entries of K in the system's envelope, after `force`."""
+    def matrix(self, *, adjustable_only: bool = False, geometric: bool = False) -> Matrix:
+        """Entries of K in the system's envelopes and in its compressed rows, after `force`."""
         system = self.system
         values: Float = np.zeros(len(system.values))
-        nothing = np.zeros(system.size)
+        data: Float = np.zeros(len(system.couplings.rows[2]))
         for term in self.terms:
             if adjustable_only and not term.adjustable:
                 continue
-            free = ~term.held if adjustable_only else np.ones_like(term.held)
-            scatter_elements(
-                term.elements.runs, term.elements.dofs, term.gradient, np.zeros_like(term.value),
-                term.k * free, self.fixed, system.row, nothing, values,
-            )  # fmt: skip
-            if geometric and term.constraint.has_hessian:
-                width = term.elements.dofs.shape[1]
-                second = np.zeros((term.elements.count, width, width))
-                term.constraint.hessian(second)
-                scatter_matrices(
-                    term.elements.runs, term.elements.dofs, second, term.k * term.value,
-                    self.fixed, system.row, values,
-                )  # fmt: skip
-        return values
+            slope = term.k * (~term.held if adjustable_only else np.ones_like(term.held))
+            second = self._second(term) if geometric and term.constraint.has_hessian else None
+            if term.constraint.coupled is None:
+                self._into_envelopes(term, slope, second, values)
+            else:
+                self._by_place(term, slope, second, values, data)
+        return values, data
 
-    def solver(self, values: Float) -> Callable[[Float], Float]:
+    def _second(self, term: RestTerm) -> Float:
+        """Second derivatives of C, [n, d, d]."""
+        width = term.elements.dofs.shape[1]
+        second = np.zeros((term.elements.count, width, width))
+        term.constraint.hessian(second)
+        return second
+
+    def _into_envelopes(
+        self, term: RestTerm, slope: Float, second: Float | None, values: Float
+    ) -> None:
+        """Add a term where bodies keep envelopes."""
+        elements, row = term.elements, self.system.row
+        scatter_elements(
+            elements.runs, elements.dofs, term.gradient, np.zeros_like(term.value), slope,
+            self.fixed, row, np.zeros(self.system.size), values,
+        )  # fmt: skip
+        if second is not None:
+            scatter_matrices(
+                elements.runs, elements.dofs, second, term.k * term.value, self.fixed, row, values
+            )
+
+    def _by_place(
+        self, term: RestTerm, slope: Float, second: Float | None, values: Float, data: Float
+    ) -> None:
+        """Add a term of large bodies."""
+        n, d = term.elements.dofs.shape
+        matrices = np.zeros((n, d, d))
+        add_element_stiffness(term.gradient, slope, matrices)
+        if second is not None:
+            matrices += np.maximum(term.k * term.value, 0.0)[:, :, None] * second
+        fixed = np.ones(self.system.linear.halo.length, np.uint8)
+        fixed[: self.system.size] = self.fixed
+        nothing = np.zeros(self.system.size)
+        term.constraint.coupled.add(np.zeros((n, d)), matrices, fixed, nothing, values, data)
+
+    def solver(self, matrix: Matrix) -> Callable[[Float], Float]:
         """Factorise K + w^2 M; w grows where that is not positive within rounding."""
-        system = self.system
-        diagonal = system.row + np.arange(system.size)
+        system, (values, data) = self.system, matrix
+        diagonal, sparse = system.row + np.arange(system.size), system.linear.sparse
         factors, failed = np.empty_like(values), np.empty(len(system.body_start) - 1, np.int64)
         rate = max(self.regularization, 1e-12)
         for _ in range(LOOSENINGS):
@@ -170,7 +202,7 @@ class RestProblem:
             whole[diagonal] += rate**2 * self.mass
             close_fixed(self.fixed, system.row, np.zeros(system.size), whole)
             factor_bodies(whole, system.row, system.first, system.body_start, factors, failed)
-            if np.all(failed < 0):
+            if np.all(failed < 0) and self._factor_large(sparse, whole, data):
                 break
             rate *= 10.0
         else:
@@ -179,9 +211,22 @@ class RestProblem:
         def solve(force: Float) -> Float:
             found = np.empty(system.size)
             solve_bodies(factors, system.row, system.first, system.body_start, force, found)
+            if sparse is not None:
+                sparse.solve(force, found)
             return found
 
         return solve
+
+    @staticmethod
+    def _factor_large(sparse: SparseBodies | None, values: Float, data: Float) -> bool:
+        """Factorise large bodies, if there are any; whether they are definite."""
+        if sparse is not None:
+            try:
+                sparse.factor(values, data)
+            except DivergenceError:
+                return False
+            sparse.is_fresh = False  # for the system's own matrix
+        return True
 
     # -- the sag-free problem --------------------------------------------------------------
 
@@ -356,7 +401,7 @@ def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
     ]
     tried = target.joint_declaration("move").writes  # and put back
     writes = tuple(dict.fromkeys((*declaration.writes, *rest, *tried)))
-    needs = ["solids.fixed"]
+    needs = ["solids.fixed", "solids.fixed_with_ghosts"]
     for name in ("fill_inertia", "way_to_start"):
         needs += target.joint_declaration(name).reads
     for one in constraints:
@@ -414,7 +459,6 @@ def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
     Args:
         before: Parameters of `adjustable_constraints` that the step has seen so far.
     """
-    system = target.system
     for one, old in zip(adjustable_constraints(target), before, strict=True):
         shift = old - one.rest_parameters()
         one.value += shift
@@ -424,7 +468,4 @@ def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
         tension, slope = one.tension.copy(), one.slope.copy()
         one._respond(dt)
         if not one.has_multipliers:  # those enter later
-            scatter_elements(
-                one.elements.runs, one.elements.dofs, one.gradient, one.tension - tension,
-                one.slope - slope, system.fixed, system.row, system.rhs, system.values,
-            )  # fmt: skip
+            one.add_response(one.tension - tension, one.slope - slope)

@@ -7,7 +7,7 @@ the same for any number of them.
 
 from __future__ import annotations
 
-from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.kernels.jit import kernel, parallel_kernel, prange
 
 
 @parallel_kernel
@@ -49,3 +49,34 @@ def add_sums(starts, parts, contributions, row, column, fixed, places, target):
             for c in range(starts[k], starts[k + 1]):
                 total += contributions[parts[c]]
             target[places[k]] += total
+
+
+@kernel
+def add_to_rows(dofs, gradient, tension, slope, fixed, indptr, indices, rhs, data):
+    """Add elements that change in every step, one after the other, to compressed rows.
+
+    Args: dofs int32 [n, d]; gradient [n, m, d]; tension, slope [n, m]; fixed uint8 [size]; indptr
+        int64, indices int32: rows with ascending columns, all that elements couple among them.
+    """
+    for n in range(dofs.shape[0]):
+        for a in range(dofs.shape[1]):
+            i = dofs[n, a]
+            if fixed[i] == 1:
+                continue
+            for m in range(tension.shape[1]):
+                rhs[i] -= gradient[n, m, a] * tension[n, m]
+            for b in range(dofs.shape[1]):
+                j = dofs[n, b]
+                entry = 0.0
+                for m in range(slope.shape[1]):
+                    entry += slope[n, m] * gradient[n, m, a] * gradient[n, m, b]
+                if entry == 0.0 or fixed[j] == 1:
+                    continue
+                low, high = indptr[i], indptr[i + 1] - 1
+                while low < high:
+                    middle = (low + high) // 2
+                    if indices[middle] < j:
+                        low = middle + 1
+                    else:
+                        high = middle
+                data[low] += entry

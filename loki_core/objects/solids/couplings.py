@@ -1,7 +1,7 @@
 """Couplings: elements whose unknowns lie in several bodies, and where they enter the joint system.
 
     same body         into the body's envelope, which is widened where it has to be
-    two bodies        into the sparse remainder, both triangles
+    two bodies        into the sparse remainder, both triangles; one that is large, too
     another rank's    rows are that rank's to fill; as columns they are ghosts
 
 Every rank has all elements that touch any of its bodies, and keeps its own rows of them. Which
@@ -64,7 +64,7 @@ class CoupledElements:
         column = np.tile(dofs, (1, d)).reshape(-1)
         extended = np.append(body, np.full(width - size, -1))
         mine = row < size
-        same = mine & (extended[row] == extended[column])
+        same = mine & (extended[row] == extended[column]) & (extended[row] >= 0)
         inside, outside = np.flatnonzero(same & (row >= column)), np.flatnonzero(mine & ~same)
         self.inside = _Sums(row[inside], column[inside], inside, width)
         self.outside = _Sums(row[outside], column[outside], outside, width)
@@ -85,6 +85,7 @@ class Couplings:
         body_start: First unknown of each own body, and the end, [bodies + 1].
         first_row: Global number of this rank's first unknown.
         dofs: For each Constraint the global numbers of its elements' unknowns, int64 [n, d].
+        large: Which own unknowns are of bodies without an envelope, [size].
 
     Attributes:
         elements: The elements of each Constraint, in that order.
@@ -92,11 +93,14 @@ class Couplings:
         rows: The sparse remainder (indptr, indices, data).
     """
 
-    def __init__(self, body_start: Int64, first_row: int, dofs: Sequence[Int64]) -> None:
+    def __init__(
+        self, body_start: Int64, first_row: int, dofs: Sequence[Int64], large: NDArray[np.bool_]
+    ) -> None:
         size = int(body_start[-1])
         flat = np.concatenate([np.empty(0, np.int64), *(one.reshape(-1) for one in dofs)])
         self.ghost_rows = _distinct(flat[(flat < first_row) | (flat >= first_row + size)])
         body = np.repeat(np.arange(len(body_start) - 1), np.diff(body_start))
+        body[large] = -1
         width = size + len(self.ghost_rows)
         self.elements = [
             CoupledElements(self._local(one, first_row, size), body, max(width, 1)) for one in dofs

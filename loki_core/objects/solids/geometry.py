@@ -10,13 +10,14 @@ that they are cut into. A point has the mass of its share of the material at res
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
-from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.body_particles import BodyParticles
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
@@ -108,6 +109,7 @@ class Geometry(Solid, Edges):
         # Faces have frames; a point of an edge has none.
         self.has_frames = isinstance(self.scope.inputs[self.behavior.input], Surface)
         self.particles.add_channel("rest_size", np.float64)  # area, or length, of the share
+        self.particles.add_channel("rest_position", np.float64, (3,))
         self.edges = BodyParticles(self.scope.domain, name=f"{self.path} edges")
         self.edges.add_channel("rest_length", np.float64)
 
@@ -162,6 +164,7 @@ class Geometry(Solid, Edges):
     def measure(self) -> None:
         """Lengths and shares of points at rest are those of the start."""
         position = self.particles.local("position")
+        self.particles.local("rest_position")[:] = position
         ends = position[self.edge_vertices]
         length = np.linalg.norm(ends[:, 1] - ends[:, 0], axis=1)
         self.edges.local("rest_length")[:] = length
@@ -228,10 +231,22 @@ class Geometry(Solid, Edges):
 
     # -- the step --------------------------------------------------------------------------
 
+    def joint_declaration(self, name: str) -> Declaration:
+        """The order of a large matrix goes by places at rest."""
+        touched = super().joint_declaration(name)
+        if name == "reset":
+            touched = replace(touched, reads=(*touched.reads, "particles.rest_position"))
+        return touched
+
     def number(self) -> None:
         """Number points so that edges join near numbers."""
         vertices = Block(POSITION, 3, self.offsets)
         self.unknowns = Unknowns.interleaved([vertices], places=self._places)
+
+    def vertices(self) -> tuple[NDArray[np.int32], Float]:
+        """Points, where they were at the start."""
+        order = np.argsort(self.unknowns.starts(POSITION))
+        return self.unknowns.widths(), self.particles.local("rest_position")[order]
 
     @task(
         Stage.RESET_ACCUMULATORS,

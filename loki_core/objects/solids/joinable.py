@@ -175,6 +175,13 @@ class Joinable(Object, SolvedPoints, Immersed):
         counts = np.bincount(body, minlength=self.unknowns.bodies)
         return [(np.append(0, np.cumsum(counts)).astype(np.int64), dofs.astype(np.int32))]
 
+    def vertices(self) -> tuple[NDArray[np.int32], NDArray[np.float64] | None]:
+        """How many unknowns belong together, in the order of their numbers; and where, at rest.
+
+        None where it is not known: then a matrix is ordered by its graph.
+        """
+        return self.unknowns.widths(), None
+
     def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
         """Mark the prescribed ones among this Object's unknowns."""
         self.unknowns.scatter(fixed, POSITION, 1, self.held_points() != 0)

@@ -54,6 +54,7 @@ OWN_CHANNELS = (
     "goal_before",
     "contact",
     "rest_size",
+    "rest_position",
 )
 #: Channels of the input that say what is prescribed.
 PINS = ("pinned", "twist_pinned")

@@ -1,10 +1,11 @@
 """The joint system of all solids: one matrix for everything that Constraints couple strongly.
 
-Each body keeps the lower envelope of its own symmetric matrix; what joins two bodies is a sparse
-remainder (`linear_solvers/body_system.py`). The pattern is found once and kept while bodies and
-constraint elements stay. Every Newton iteration: sums are cleared, Forces and Constraints are
-evaluated, inertia joins, the correction is found, and all solids move by it; with more than one
-iteration a line search makes sure that the incremental potential falls.
+Each body keeps the lower envelope of its own symmetric matrix, or compressed rows where it is
+large; what joins two bodies is a sparse remainder (`linear_solvers/body_system.py`). The pattern is
+found once and kept while bodies and constraint elements stay. Every Newton iteration: sums are
+cleared, Forces and Constraints are evaluated, inertia joins, the correction is found, and all
+solids move by it; with more than one iteration a line search makes sure that the incremental
+potential falls.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.linear_solvers.direct import SIZE_LIMIT
 from loki_core.linear_solvers.multiplier_system import MultiplierSystem
+from loki_core.linear_solvers.sparse_bodies import SparseBodies, is_large
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.objects.solids.couplings import Couplings
 from loki_core.objects.solids.solid_unknowns import SolidUnknowns
@@ -72,6 +74,7 @@ class SolidSystem(TaskOwner):
         self.report: SolveReport | None = None
         self._layout: list[int] = []
         self._pattern: Any = None
+        self._large: list[Joinable] = []
         self.relative_change = 0.0
         self.is_rounding = False  # whether the last correction was
         self.is_exact = False
@@ -188,16 +191,10 @@ class SolidSystem(TaskOwner):
 
     def _find_pattern(self) -> None:
         """Give every row its envelope, and find what joins bodies. Collective."""
-        first = np.arange(self.size, dtype=np.int64)
-        for item in self.solids:
-            for elements, dofs in item.own_stencils():
-                widen_envelope(elements, dofs, first)
-        joining = [one for one in self.constraints if one.joins_bodies]
-        for constraint in self.constraints:
-            if not constraint.joins_bodies:
-                widen_envelope(constraint.elements.runs, constraint.elements.dofs, first)
+        first, large = self._find_envelopes()
+        placed = [one for one in self.constraints if one.joins_bodies or self._is_large(one.target)]
         self.couplings = Couplings(
-            self.body_start, self.first_row, [one.global_dofs for one in joining]
+            self.body_start, self.first_row, [self._numbers(one) for one in placed], large
         )
         self.couplings.widen(first)
         self.row, count = envelope_of(self.body_start, first)
@@ -206,17 +203,61 @@ class SolidSystem(TaskOwner):
         if self.searches:
             self.unknowns.replace("second", np.zeros(count))
         self.couplings.place(self.row)
-        for constraint, coupled in zip(joining, self.couplings.elements, strict=True):
+        for constraint in self.constraints:
+            constraint.coupled = None
+        for constraint, coupled in zip(placed, self.couplings.elements, strict=True):
             constraint.coupled = coupled
         self.linear = BodySystem(
             self.body_start, first, self.row, self.values,
-            self.couplings.rows if joining else None,
-            ghost_rows=self.couplings.ghost_rows, comm=self.comm,
+            self.couplings.rows if placed else None, ghost_rows=self.couplings.ghost_rows,
+            sparse=self._find_sparse(large), comm=self.comm,
         )  # fmt: skip
         self._body_of = np.full(self.linear.halo.length, -1, np.int64)  # of ghosts: none
         own = np.repeat(np.arange(len(self.body_start) - 1), np.diff(self.body_start))
         self._body_of[: self.size] = own
         self.solver = choose_solver(self.linear)
+
+    def _find_envelopes(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+        """First stored column of each row, and which unknowns are of bodies too large for that."""
+        first = np.arange(self.size, dtype=np.int64)
+        for item in self.solids:
+            for elements, dofs in item.own_stencils():
+                widen_envelope(elements, dofs, first)
+        alone = first.copy()
+        for one in self.constraints:
+            if not one.joins_bodies:
+                widen_envelope(one.elements.runs, one.elements.dofs, first)
+        large = np.zeros(self.size, bool)
+        self._large = []
+        for item in self.solids:
+            part = item.unknowns.range
+            if is_large(first[part], item.unknowns.body_start + item.unknowns.first):
+                self._large.append(item)
+                large[part], first[part] = True, alone[part]
+        return first, large
+
+    def _is_large(self, item: Joinable) -> bool:
+        """Whether an Object's matrix has no envelope on this rank."""
+        return any(one is item for one in self._large)
+
+    def _numbers(self, constraint: Any) -> NDArray[np.int64]:
+        """Unknowns of a Constraint's elements among those of all ranks, [n, d]."""
+        if constraint.joins_bodies:
+            found: NDArray[np.int64] = constraint.global_dofs
+            return found
+        return constraint.elements.dofs.astype(np.int64) + self.first_row
+
+    def _find_sparse(self, large: NDArray[np.bool_]) -> SparseBodies | None:
+        """The bodies that have factors of their own, if any is so large."""
+        if not self._large:
+            return None
+        widths, places = zip(*(item.vertices() for item in self._large), strict=True)
+        coordinates = None if any(one is None for one in places) else np.concatenate(places)
+        indptr, indices, _ = self.couplings.rows
+        return SparseBodies(
+            np.flatnonzero(large), np.concatenate(widths), coordinates, self.row, self.first,
+            (indptr, indices),
+        )  # fmt: skip
 
     def with_ghosts(self, vector: NDArray[Any]) -> NDArray[np.float64]:
         """A vector of own unknowns, followed by the ghosts of couplings. Collective."""

@@ -120,6 +120,14 @@ class Unknowns:
         """First unknown of each element of a block, from 0, [n]."""
         return self._starts[block]
 
+    def widths(self) -> NDArray[np.int32]:
+        """Unknowns of each element of any block, in the order of their numbers."""
+        starts = np.concatenate(list(self._starts.values()))
+        widths = np.concatenate(
+            [np.full(len(one), self._widths[name]) for name, one in self._starts.items()]
+        )
+        return widths[np.argsort(starts, kind="stable")].astype(np.int32)
+
     def rows(self, block: str, elements: Elements = ALL) -> Int64:
         """Unknowns of elements, from 0, [..., width]."""
         first = self._starts[block][elements]
