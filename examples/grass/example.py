@@ -52,11 +52,16 @@ def build(
     """
     grass = Group(
         "Grass",
-        CurvesObject(name="Blades", input="grass", density=600.0, aspect=FLATNESS),
-        StretchingConstraint(young_modulus=YOUNG_MODULUS),
-        BendingConstraint(
-            young_modulus=YOUNG_MODULUS, shear_modulus=0.35 * YOUNG_MODULUS, damping_time=0.02
+        CurvesObject(
+            name="Blades",
+            input="grass",
+            density=600.0,
+            aspect=FLATNESS,
+            young_modulus=YOUNG_MODULUS,
+            shear_modulus=0.35 * YOUNG_MODULUS,
         ),
+        StretchingConstraint(),
+        BendingConstraint(damping_time=0.02),
         SagFreeStart(),
     )
     breeze = (wind * BREEZE[0], wind * BREEZE[1], wind * BREEZE[2])

@@ -33,19 +33,17 @@ Float = NDArray[np.float64]
 class BendingConstraint(ConstraintBehavior):
     """Keep strands in their shape, by moduli and cross-section: bending and twist."""
 
-    young_modulus: float = parameter(
-        3.0e9,
+    young_modulus: float | None = parameter(
+        None,
         unit="Pa",
         minimum=0.0,
-        channel="young_modulus",
-        doc="Stress over strain; the default is a hair's.",
+        doc="Stress over strain, of this alone; none is that of the Object's material.",
     )
-    shear_modulus: float = parameter(
-        1.1e9,
+    shear_modulus: float | None = parameter(
+        None,
         unit="Pa",
         minimum=0.0,
-        channel="shear_modulus",
-        doc="Shear stress over shear strain; the default is a hair's.",
+        doc="Shear stress over shear strain, of this alone; none is that of the Object's material.",
     )
     stiffness: float | None = parameter(
         None,
@@ -155,8 +153,10 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
             value[:, 2] -= rate * joints.local("length")
 
     def stiffness_touches(self) -> tuple[str, ...]:
-        """The cross-section may be painted."""
-        return (*self.stiffness_reads, *self.target.painted("aspect"))
+        """The cross-section and the material may be painted."""
+        names = ("aspect", "young_modulus", "shear_modulus")
+        painted = (one for name in names for one in self.target.painted(name))
+        return (*self.stiffness_reads, *painted)
 
     def stiffness(self) -> tuple[Float, int]:
         """Return moduli times moments of area over the length of joints."""
@@ -168,8 +168,7 @@ class BendingAction(Constraint[Joints], behavior=BendingConstraint):
             return values
 
         def modulus(name: str) -> Float:
-            values: Float = rods.per_vertex(behavior, name, label=self.path)
-            return values
+            return of(name, lambda: rods.own(name))
 
         bending = of(
             "stiffness", lambda: modulus("young_modulus") * (0.25 * np.pi) * first**3 * second

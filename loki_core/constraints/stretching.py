@@ -19,12 +19,11 @@ Float = NDArray[np.float64]
 class StretchingConstraint(ConstraintBehavior):
     """Keep strands from stretching, by Young's modulus and cross-section."""
 
-    young_modulus: float = parameter(
-        3.0e9,
+    young_modulus: float | None = parameter(
+        None,
         unit="Pa",
         minimum=0.0,
-        channel="young_modulus",
-        doc="Stress over strain; the default is a hair's.",
+        doc="Stress over strain, of this alone; none is that of the Object's material.",
     )
     stiffness: float | None = parameter(
         None,
@@ -42,15 +41,18 @@ class StretchingAction(EdgeLength[Sections], behavior=StretchingConstraint):
     stiffness_reads = ("particles.radius", "edges.rest_length")
 
     def stiffness_touches(self) -> tuple[str, ...]:
-        """The cross-section may be painted."""
-        return (*self.stiffness_reads, *self.target.painted("aspect"))
+        """The cross-section and the material may be painted."""
+        painted = (one for name in ("aspect", "young_modulus") for one in self.target.painted(name))
+        return (*self.stiffness_reads, *painted)
 
     def stiffness(self) -> tuple[Float, int]:
         rods, label = self.target, self.path
 
         def by_section() -> Float:
             first, second = rods.half_axes()
-            modulus = rods.per_vertex(self.behavior, "young_modulus", label=label)
+            modulus = rods.per_vertex_or(
+                self.behavior, "young_modulus", lambda: rods.own("young_modulus"), label=label
+            )
             force: Float = np.pi * first * second * modulus
             return force
 

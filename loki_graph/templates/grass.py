@@ -33,9 +33,16 @@ def build() -> Graph:
     """Return the graph."""
     grass = Group(
         "Grass",
-        CurvesObject(name="Blades", input="grass", density=600.0, aspect=0.2),
-        StretchingConstraint(young_modulus=7.0e8),
-        BendingConstraint(young_modulus=7.0e8, shear_modulus=2.5e8, damping_time=0.02),
+        CurvesObject(
+            name="Blades",
+            input="grass",
+            density=600.0,
+            aspect=0.2,
+            young_modulus=7.0e8,
+            shear_modulus=2.5e8,
+        ),
+        StretchingConstraint(),
+        BendingConstraint(damping_time=0.02),
         SagFreeStart(),
     )
     wind = Group(
@@ -95,7 +102,7 @@ def build() -> Graph:
         ("growth.length", "height", "Height", 0.01, 3.0),
         ("growth.length_variation", "variation", "Variation", None, None),
         ("growth.bend", "bend", "Bend", None, None),
-        ("solver/Grass/BendingConstraint.young_modulus", "stiffness", "Stiffness", 1.0e6, 1.0e11),
+        ("solver/Grass/Blades.young_modulus", "stiffness", "Stiffness", 1.0e6, 1.0e11),
         ("solver/Grass/BendingConstraint.damping_time", "damping", "Damping", None, 0.2),
         ("solver/Wind/Air.ambient_velocity", "wind", "Wind", -30.0, 30.0),
         ("solver/Wind/TurbulenceForce.acceleration", "gusts", "Gusts", None, 200.0),

@@ -217,6 +217,9 @@ class Sections(Edges, Protocol):
     ) -> Float:
         """The same, or what it is derived from where it is not given."""
 
+    def own(self, name: str) -> Float:
+        """One of its own parameters for every vertex: of its material, or its section."""
+
     def painted(self, name: str) -> tuple[str, ...]:
         """Channels that override one of its own parameters, as Tasks declare them."""
 

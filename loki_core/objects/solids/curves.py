@@ -100,6 +100,22 @@ class CurvesObject(Behavior, kind="object"):
         channel="density",
         doc="Mass of the material over its volume; that of a hair.",
     )
+    young_modulus: float = parameter(
+        3.0e9,
+        unit="Pa",
+        minimum=0.0,
+        varies="vertex",
+        channel="young_modulus",
+        doc="Stress over strain of the material; that of a hair.",
+    )
+    shear_modulus: float = parameter(
+        1.1e9,
+        unit="Pa",
+        minimum=0.0,
+        varies="vertex",
+        channel="shear_modulus",
+        doc="Shear stress over shear strain of the material; that of a hair.",
+    )
     twist: float = parameter(
         0.0,
         unit="rad",
