@@ -11,13 +11,14 @@ import numpy as np
 import scipy.sparse as sp
 
 SPRINGS, BENDING, AREA_DENSITY, SHEET_STEP = 1000.0, 1.0e-5, 0.2, 1.0 / 48.0  # N/m, N m, kg/m^2, s
+FOLDS = 20.0  # 1/m: the cloth hangs in waves of 0.3 m
 YOUNG, POISSON, DENSITY, SOLID_STEP = 5.0e5, 0.4, 1000.0, 1.0 / 24.0  # Pa, -, kg/m^3, s
 #: The corners of a unit cube are walked along its three axes in every order: six tetrahedra.
 WALKS = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
 
 
 def sheet(n: int, turn: float = 0.0) -> tuple[Any, Any]:
-    """A cloth of n x n vertices on a square metre, turned by some degrees about a slant axis.
+    """A draped cloth of n x n vertices on a square metre, turned by some degrees as a whole.
 
     Diagonals alternate. Edges are springs; hinges of bending join the four vertices of every two
     triangles that share an edge.
@@ -41,7 +42,9 @@ def sheet(n: int, turn: float = 0.0) -> tuple[Any, Any]:
     rest = np.zeros((n * n, 3))
     rest[:, 0], rest[:, 1] = np.divmod(np.arange(n * n), n)
     rest /= n - 1
-    place = rest @ _turned(turn).T
+    draped = rest.copy()
+    draped[:, 2] = 0.05 * np.sin(FOLDS * rest[:, 0]) * np.sin(FOLDS * rest[:, 1] + rest[:, 0])
+    place = draped @ _turned(turn).T
     along = place[edges[:, 1]] - place[edges[:, 0]]
     along /= np.linalg.norm(along, axis=1)[:, None]
     stretch = _difference(np.concatenate([-along, along], axis=1).reshape(-1, 2, 3), edges, n * n)

@@ -15,11 +15,11 @@ from loki_core.data.grid_domain import GridDomain
 from loki_core.data.load_balance import cut_by_weight, maximum_over_mean
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.basics.space_filling_curve import cell_keys
-from loki_core.kernels.buckets.stencils import laplacian
 from loki_core.kernels.jit import parallel_kernel, prange, thread_count
 from loki_core.kernels.particles.density_constraint import sum_density
 from loki_core.objects.particles.neighbour_search import NeighbourSearch
 from loki_vfx.benchmarks._measure import best_seconds, figure, triad_gbps
+from loki_vfx.benchmarks._stencils import laplacian
 
 
 def run(quick: bool) -> dict[str, dict[str, Any]]:

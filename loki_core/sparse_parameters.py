@@ -1,13 +1,14 @@
 """Sparse Parameters: one value for most things, overridden where something narrower says more.
 
-    default -> Behavior -> object (detail) channel -> primitive channel -> vertex channel
+    default -> Behavior -> object (detail) channel -> primitive channel -> vertex or voxel channel
 
-The narrowest wins. The overriding channel is called `<behavior>_<parameter>`, such as
+The narrowest wins. Particles of all kinds count as vertices; what varies by vertex varies by voxel
+where it acts on a volume. The overriding channel is called `<behavior>_<parameter>`, such as
 `bending_stiffness` for BendingConstraint.stiffness, or by the shared physical name that the
 parameter declares, such as `radius`; `<channel>_scale` multiplies what is broader.
 
 Kernels get one form, `(values, step)`, and read `values[i * step]`: a constant has step 0 and one
-entry, a channel step 1 and an entry for each vertex or primitive.
+entry, a channel step 1 and an entry for each vertex, primitive or voxel.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from loki_core.keyframes import Keyframes
 from loki_core.parameter import Parameter
 from loki_core.units import format_number
 
-Location = Literal["vertex", "primitive"]
+Location = Literal["vertex", "primitive", "voxel"]
 
-LOCATIONS = ("detail", "primitive", "vertex")  # from broad to narrow
-_ALLOWED = {"no": 0, "object": 1, "primitive": 2, "vertex": 3}  # how many of LOCATIONS
+LOCATIONS = ("detail", "primitive", "vertex", "voxel")  # from broad to narrow
+_ALLOWED = {"no": 0, "object": 1, "primitive": 2, "vertex": 4}  # how many of LOCATIONS
 _KIND_SUFFIX = re.compile(r"(?<=.)(Object|Force|Constraint|Operator|Expression)$")
 _WORD_BORDER = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -101,10 +102,10 @@ def resolve(
         behavior: The Behavior; its keyframes are evaluated at `time` [s].
         parameter_name: One of its numeric parameters.
         behavior_label: What messages call the Behavior, such as its path in the tree.
-        channels: For "detail", "primitive" and "vertex", arrays by channel name.
-        counts: Number of primitives and of vertices.
+        channels: For "detail", "primitive", "vertex" and "voxel", arrays by channel name.
+        counts: Number of primitives, of vertices and of voxels.
         time: Time [s] at which keyframes are evaluated.
-        target: What the kernel visits: "vertex" or "primitive".
+        target: What the kernel visits: "vertex", "primitive" or "voxel".
         dtype: Type of the values.
         primitive_of_vertex: Primitive of each vertex, shape [vertex_count]; needed when a
             primitive channel is read per vertex.

@@ -6,13 +6,14 @@ at which Stage, and what it reads and writes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from loki_core.behavior import Behavior
 from loki_core.data.accessors import split_name
 from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
+from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError
 from loki_core.keyframes import Keyframes
 from loki_core.parallel.comm import SERIAL
@@ -148,11 +149,7 @@ def explain_parameters(setup: SolverSetup, inputs: Mapping[str, Any]) -> Iterato
                 "value": declared.to_document(value),
                 "unit": declared.unit,
                 "origin": _plain_origin(value, declared),
-                "overrides": [
-                    found
-                    for target in reached
-                    if (found := _override(setup, behavior, declared, path, target, streams))
-                ],
+                "overrides": list(_overrides(setup, behavior, declared, path, reached, streams)),
             }
 
 
@@ -162,32 +159,41 @@ def _plain_origin(value: Any, declared: Parameter) -> str:
     return "default" if value == declared.default else "Behavior value"
 
 
+def _overrides(
+    setup: SolverSetup,
+    behavior: Behavior,
+    declared: Parameter,
+    path: str,
+    reached: Iterable[str],
+    streams: Mapping[str, Any],
+) -> Iterator[dict[str, Any]]:
+    """Say which streams override a parameter: inputs of Objects, and the source of an emitter."""
+    if declared.varies == "no":
+        return
+    names = channel_names(type(behavior), declared.name)
+    for target in reached:
+        stream = object_stream(setup, target, streams)
+        found = _override(setup, behavior, declared, path, target, stream, names)
+        if found:
+            yield found
+    source = streams.get(str(getattr(behavior, "source", None)))
+    found = _override(setup, behavior, declared, path, path, source, names[:1])
+    if found:
+        yield found
+
+
 def _override(
     setup: SolverSetup,
     behavior: Behavior,
     declared: Parameter,
     path: str,
     target: str,
-    streams: Mapping[str, Any],
+    stream: Any,
+    names: tuple[str, ...],
 ) -> dict[str, Any] | None:
-    """Return which channels of an Object's input override a parameter, and how many values."""
-    if declared.varies == "no":
-        return None
-    stream = object_stream(setup, target, streams)
-    if not isinstance(stream, Mesh):
-        return None
-    names = channel_names(type(behavior), declared.name)
+    """Return which channels of a stream override a parameter, and how many values."""
     wanted = {*names, *(f"{name}_scale" for name in names)}
-    channels = {
-        place: {
-            name: values for name, values in stream.channels[location].items() if name in wanted
-        }
-        for place, location in (
-            ("detail", "detail"),
-            ("primitive", "primitive"),
-            ("vertex", "point"),
-        )
-    }
+    channels = _channels_of(stream, wanted)
     if not any(channels.values()):
         return None
     found: dict[str, Any] = {"object": target}
@@ -201,7 +207,8 @@ def _override(
             declared.name,
             behavior_label=setup.place(path),
             channels=channels,
-            counts={"vertex": stream.point_count, "primitive": stream.primitive_count},
+            counts=_counts_of(stream),
+            target=_narrowest(channels, stream),
             primitive_of_vertex=stream.curve_of_point() if isinstance(stream, Curves) else None,
         )
     except LokiError as error:
@@ -214,6 +221,39 @@ def _override(
     if resolved.values.size:
         found |= {"minimum": float(resolved.values.min()), "maximum": float(resolved.values.max())}
     return found
+
+
+def _channels_of(stream: Any, wanted: set[str]) -> dict[str, dict[str, Any]]:
+    """Channels of these names by where they are."""
+    if isinstance(stream, Voxels):
+        present = stream.channels.items()
+        return {"voxel": {n: one.values.reshape(-1) for n, one in present if n in wanted}}
+    if not isinstance(stream, Mesh):
+        return {}
+    return {
+        place: {
+            name: values for name, values in stream.channels[location].items() if name in wanted
+        }
+        for place, location in (
+            ("detail", "detail"),
+            ("primitive", "primitive"),
+            ("vertex", "point"),
+        )
+    }
+
+
+def _counts_of(stream: Any) -> dict[str, int]:
+    if isinstance(stream, Voxels):
+        return {"voxel": stream.voxel_count}
+    return {"vertex": stream.point_count, "primitive": stream.primitive_count}
+
+
+def _narrowest(channels: Mapping[str, Mapping[str, Any]], stream: Any) -> Any:
+    """Where values are told: at points, but on faces of a source where only these have any."""
+    if channels.get("voxel"):
+        return "voxel"
+    alone = bool(channels.get("primitive")) and not channels.get("vertex")
+    return "primitive" if alone and not isinstance(stream, Curves) else "vertex"
 
 
 def object_stream(setup: SolverSetup, path: str, streams: Mapping[str, Any]) -> Any:

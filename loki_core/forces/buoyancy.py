@@ -6,11 +6,13 @@
 s is the "density" channel and rho_s the mass that one unit of it adds to a cubic metre; T is the
 "temperature" channel, T0 and rho0 the temperature and density of the ambient air, whose own weight
 its hydrostatic pressure balances. Each face takes the mean of its two cells, and the law once, of
-that mean. Beyond missing Buckets a channel has its background.
+that mean. Beyond missing Buckets a channel has its background. rho_s, g and beta may vary by voxel:
+f is linear in each of them, so what the law gives for ones is multiplied on the faces.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -31,7 +33,7 @@ LAWS = ("ideal_gas", "boussinesq")
 COLDEST = 0.01
 
 
-class BuoyancyForce(Behavior, kind="force"):
+class BuoyancyForce(Behavior, kind="force", varies="vertex"):
     """Let warm gas rise and heavy smoke fall in every volume in the Group."""
 
     # Thick smoke of a fire holds about a gram of soot and droplets in a cubic metre: a thousandth
@@ -71,10 +73,8 @@ class BuoyancyAction(Action[Gas], behavior=BuoyancyForce):
         expansion = 1.0 / ambient if settings.expansion is None else float(settings.expansion)
         smoke, smoke_background, smoke_step = _channel(access, volume, "density", 0.0, force)
         heat, heat_background, heat_step = _channel(access, volume, "temperature", ambient, force)
-        for axis in range(3):
-            push = h**3 * float(settings.acceleration[axis])
-            if push == 0.0:
-                continue
+
+        def accumulate(axis: int, smoke_push: float, gas_push: float, beta: float, to: Any) -> None:
             accumulate_buoyancy(
                 smoke,
                 smoke_step,
@@ -85,14 +85,42 @@ class BuoyancyAction(Action[Gas], behavior=BuoyancyForce):
                 axis,
                 LAWS.index(settings.temperature_law),
                 kind(0.5),
-                kind(push * float(settings.smoke_density)),
-                kind(push * float(gas.settings.density)),
+                kind(smoke_push),
+                kind(gas_push),
                 kind(ambient),
-                kind(expansion),
+                kind(beta),
                 kind(COLDEST * ambient),
                 volume.buckets.neighbours,
-                force,
+                to,
             )
+
+        if self.target.overriding_channels(self.behavior):
+            self._lift_unevenly(accumulate, h**3, force)
+            return
+        for axis in range(3):
+            push = h**3 * float(settings.acceleration[axis])
+            if push != 0.0:
+                soot, air = float(settings.smoke_density), float(gas.settings.density)
+                accumulate(axis, push * soot, push * air, expansion, force)
+
+    def _lift_unevenly(
+        self, accumulate: Callable[..., None], space: float, force: NDArray[Any]
+    ) -> None:
+        """Do so with what varies by voxel. Collective."""
+        gas, boussinesq = self.target, self.settings.temperature_law == "boussinesq"
+        soot, pull = self.on_voxels("smoke_density"), self.on_voxels("acceleration")
+        beta: Any = 1.0
+        if boussinesq:
+            behavior = self.behavior
+            if behavior.expansion is None:
+                behavior = behavior.replace(expansion=1.0 / gas.ambient_temperature)
+            fluid: Any = gas
+            beta = fluid.on_voxels(behavior, "expansion", label=self.path).on_faces()
+        smoke, heat = np.zeros_like(force), np.zeros_like(force)
+        for axis in range(3):
+            accumulate(axis, space, 0.0, 1.0, smoke)
+            accumulate(axis, 0.0, space * float(gas.settings.density), 1.0, heat)
+        force += pull.on_faces() * (soot.on_faces() * smoke + beta * heat)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

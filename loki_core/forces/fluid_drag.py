@@ -10,6 +10,8 @@
                         C = 0.44 beyond
                         (Schiller & Naumann 1935; both branches meet within 0.4 %)
 
+All of K, C, u, rho and mu may vary by vertex, particle or voxel.
+
 The gradient of the flow is left out of the Jacobian, which makes the force implicit: with linear
 drag one backward Euler step of length h multiplies w by exactly 1 / (1 + K h / m).
 """
@@ -29,7 +31,7 @@ from loki_core.kernels.jit import parallel_kernel, prange
 LAWS = ("linear", "stokes", "quadratic", "schiller_naumann")
 
 
-class FluidDragForce(Behavior, kind="force"):
+class FluidDragForce(Behavior, kind="force", varies="vertex"):
     """Drag every Object in the Group along with a given flow."""
 
     law: str = parameter("schiller_naumann", choices=LAWS, doc="How drag depends on the speed.")
@@ -40,11 +42,9 @@ class FluidDragForce(Behavior, kind="force"):
         None, kind="stream", doc="Voxel stream whose channel is added to the constant part."
     )
     channel: str = parameter("velocity", kind="channel", doc="Vector channel of the voxel stream.")
-    coefficient: float = parameter(
-        1.0, unit="kg/s", minimum=0.0, varies="vertex", doc="K of the linear law."
-    )
+    coefficient: float = parameter(1.0, unit="kg/s", minimum=0.0, doc="K of the linear law.")
     drag_coefficient: float = parameter(
-        0.47, minimum=0.0, varies="vertex", doc="C of the quadratic law; 0.47 is a sphere."
+        0.47, minimum=0.0, doc="C of the quadratic law; 0.47 is a sphere."
     )
     fluid_density: float = parameter(
         1.204,
@@ -77,8 +77,7 @@ class FluidDragAction(Force, behavior=FluidDragForce):
         """Add the drag and its derivative."""
         settings = self.settings
         velocity = points["velocity"]
-        flow = np.array([settings.velocity], velocity.dtype)
-        flow_step = 0
+        flow, flow_step = points.resolve("velocity")
         if settings.field is not None:
             flow = flow + self._sampler.sample(
                 self.target.scope,
@@ -91,6 +90,8 @@ class FluidDragAction(Force, behavior=FluidDragForce):
         law = LAWS.index(settings.law)
         given = "coefficient" if settings.law == "linear" else "drag_coefficient"
         values, step = points.resolve(given)
+        density, density_step = points.resolve("fluid_density", np.float64)
+        viscosity, viscosity_step = points.resolve("fluid_viscosity", np.float64)
         accumulate_drag(
             velocity,
             flow,
@@ -99,8 +100,10 @@ class FluidDragAction(Force, behavior=FluidDragForce):
             law,
             values,
             step,
-            float(settings.fluid_density),
-            float(settings.fluid_viscosity),
+            density,
+            density_step,
+            viscosity,
+            viscosity_step,
             points.dt,
             force,
             jacobian,
@@ -116,19 +119,27 @@ def accumulate_drag(
     law,
     coefficient,
     step,
-    density,
-    viscosity,
+    fluid_density,
+    density_step,
+    fluid_viscosity,
+    viscosity_step,
     dt,
     force,
     jacobian,
 ):
-    """Add drag to force [n, 3] and its derivative in positions to jacobian [n, 3, 3]."""
+    """Add drag to force [n, 3] and its derivative in positions to jacobian [n, 3, 3].
+
+    Args: velocity [n, 3]; flow [n or 1, 3]; radius [n]; coefficient, fluid_density,
+        fluid_viscosity [n or 1], each with its step.
+    """
     for i in prange(velocity.shape[0]):
         wx = velocity[i, 0] - flow[i * flow_step, 0]
         wy = velocity[i, 1] - flow[i * flow_step, 1]
         wz = velocity[i, 2] - flow[i * flow_step, 2]
         speed = np.sqrt(wx * wx + wy * wy + wz * wz)
         r = radius[i]
+        density = fluid_density[i * density_step]
+        viscosity = fluid_viscosity[i * viscosity_step]
         stokes = 6.0 * np.pi * viscosity * r
         reynolds = 2.0 * r * speed * density / viscosity
         if law == 0:

@@ -6,22 +6,28 @@ position, so a velocity-dependent force has df/dx = (df/dv) / dt (paper, 5.1). A
 the Jacobian alone is integrated explicitly.
 
 A face is a point with the mass of the gas around it. It moves along one axis only, so of f and
-df/dx it takes that component, and u* = u + dt f / (m - dt^2 df/dx) (paper, 6.2).
+df/dx it takes that component, and u* = u + dt f / (m - dt^2 df/dx) (paper, 6.2). What varies by
+voxel is on a face the mean of its two cells (`objects/gas/voxel_parameters.py`).
+
+Fluids take what is uniform, an acceleration g of everything, as one vector. Where it varies by
+voxel, faces get m (g(x) - g) besides, so that only what differs from g is a force on faces.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import AccessError, SetupError
 from loki_core.kernels.gas.face_points import add_face_force, fill_face_cells, fill_face_points
 from loki_core.objects.basics.capabilities import Faces, MovedPoints
+from loki_core.objects.gas.voxel_parameters import VoxelParameter, varying_channels
 from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -49,6 +55,7 @@ class ForcePoints:
     _channels: Mapping[str, Array]
     dt: float
     time: float
+    _on_faces: Callable[[str, DTypeLike], Resolved] | None = None
 
     def __getitem__(self, channel: str) -> Array:
         if channel == "volume" and channel not in self._channels and "radius" in self._channels:
@@ -64,9 +71,14 @@ class ForcePoints:
             )
         return self._channels[channel]
 
-    def resolve(self, parameter: str) -> Resolved:
-        """A parameter of the Behavior for every point, as `(values, step)`."""
-        return self._force.resolve(parameter, self._channels["position"].dtype)
+    def resolve(self, parameter: str, dtype: DTypeLike | None = None) -> Resolved:
+        """A parameter of the Behavior for every point, as `(values, step)`.
+
+        Its type is that of positions, if none is asked for.
+        """
+        kind = self._channels["position"].dtype if dtype is None else dtype
+        find = self._force.resolve if self._on_faces is None else self._on_faces
+        return find(parameter, kind)
 
 
 class Force(Action[MovedPoints | Faces]):
@@ -95,13 +107,18 @@ class Force(Action[MovedPoints | Faces]):
     def tasks(self) -> Iterator[Task]:
         """Only those that the target has points for."""
         on_particles = isinstance(self.target, MovedPoints)
-        on_faces = isinstance(self.target, Faces) and not self.is_uniform
+        on_faces = isinstance(self.target, Faces) and self.acts_on_faces
         for one in super().tasks():
             if one.name == "accumulate" and not on_particles:
                 continue
             if one.name == "accumulate_on_faces" and not on_faces:
                 continue
             yield one
+
+    @property
+    def acts_on_faces(self) -> bool:
+        """Whether there is more than an acceleration of everything."""
+        return not self.is_uniform or bool(self.target.overriding_channels(self.behavior))
 
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """Acceleration of everything at the current time [m/s^2], of a Force that is uniform."""
@@ -131,10 +148,12 @@ class Force(Action[MovedPoints | Faces]):
     def accumulate_on_faces(self, access: Access, step: Step) -> None:
         """Add the force on faces, and its derivative as a drag."""
         buckets = access.of("volume").buckets
+        self._known = self._varying()
         for start in range(0, buckets.local_count, BUCKETS_AT_ONCE):
             part = buckets.local[start : start + BUCKETS_AT_ONCE]
             for axis in range(3):
                 self._accumulate_on_part(access, step, part, axis)
+        self._known.clear()
 
     def _accumulate_on_part(
         self, access: Access, step: Step, part: NDArray[np.int32], axis: int
@@ -164,8 +183,11 @@ class Force(Action[MovedPoints | Faces]):
             fill_face_cells(cells, part, neighbours, axis, background, channels[name])
         force = np.zeros((count, 3), dtype)
         jacobian = np.zeros((count, 3, 3), dtype) if self.implicit else None
-        points = ForcePoints(self, channels, step.dt, step.time + step.dt)
+        find = partial(self._on_faces, part, axis)
+        points = ForcePoints(self, channels, step.dt, step.time + step.dt, find)
         self.evaluate(points, force, jacobian)
+        if self.is_uniform:
+            self._leave_what_differs(channels["mass"], force)
         none = velocity[:1]
         add_face_force(
             force,
@@ -177,6 +199,29 @@ class Force(Action[MovedPoints | Faces]):
             access["volume.force"],
             access["volume.drag"] if self.implicit else none,
         )
+
+    def _varying(self) -> dict[str, VoxelParameter]:
+        """The parameters that vary by voxel. Collective."""
+        fluid: Any = self.target
+        return {
+            name: self.on_voxels(name)
+            for name, one in self.behavior.parameters().items()
+            if one.varies == "vertex" and varying_channels(fluid, self.behavior, name)
+        }
+
+    def _on_faces(
+        self, part: NDArray[np.int32], axis: int, name: str, dtype: DTypeLike
+    ) -> Resolved:
+        """A parameter on the faces of some Buckets."""
+        if name not in self._known:  # and so is the same everywhere
+            self._known[name] = self.on_voxels(name)
+        return self._known[name].of_points(part, axis, dtype)
+
+    def _leave_what_differs(self, mass: Array, force: Array) -> None:
+        """Of the force of a uniform acceleration leave what the fluid does not have already."""
+        force -= mass[:, None] * self.uniform_acceleration().astype(force.dtype)
+        fluid: Any = self.target
+        force *= force.dtype.type(fluid.uniform_part)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

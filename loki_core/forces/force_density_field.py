@@ -20,12 +20,11 @@ from loki_core.forces.force import Force, ForcePoints
 from loki_core.kernels.jit import parallel_kernel, prange
 
 
-class ForceDensityField(Behavior, kind="force"):
+class ForceDensityField(Behavior, kind="force", varies="vertex"):
     """Push every Object in the Group by a field of force per mass or per volume."""
 
     value: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0),
-        varies="vertex",
         is_spatial=True,
         doc="Constant part of the field [m/s^2 or N/m^3].",
     )
@@ -34,7 +33,7 @@ class ForceDensityField(Behavior, kind="force"):
     )
     channel: str = parameter("force", kind="channel", doc="Vector channel of the voxel stream.")
     per: str = parameter("mass", choices=("mass", "volume"), doc="What the field is a density of.")
-    strength: float = parameter(1.0, varies="vertex", doc="Factor; paint it to mask the force.")
+    strength: float = parameter(1.0, doc="Factor; paint it to mask the force.")
     mask: str | None = parameter(
         None, kind="stream", doc="Voxel stream whose scalar channel multiplies the force."
     )
@@ -42,11 +41,16 @@ class ForceDensityField(Behavior, kind="force"):
     mask_center: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0),
         unit="m",
+        varies="no",  # the ball is one; what it leaves is painted as strength
         is_spatial=True,
         doc="Centre of the ball outside which there is no force.",
     )
     mask_radius: float | None = parameter(
-        None, unit="m", minimum=0.0, doc="Radius of that ball; none acts everywhere."
+        None,
+        unit="m",
+        minimum=0.0,
+        varies="no",
+        doc="Radius of that ball; none acts everywhere.",
     )
 
 

@@ -15,13 +15,12 @@ from loki_core.forces.force import Force, ForcePoints
 from loki_core.kernels.jit import parallel_kernel, prange
 
 
-class GravityForce(Behavior, kind="force"):
+class GravityForce(Behavior, kind="force", varies="vertex"):
     """Pull every Object in the Group along one constant acceleration."""
 
     acceleration: tuple[float, float, float] = parameter(
         (0.0, -9.81, 0.0),
         unit="m/s^2",
-        varies="vertex",
         is_spatial=True,
         doc="Acceleration of free fall.",
     )

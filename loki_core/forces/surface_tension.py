@@ -10,6 +10,9 @@ shape of the cells. kernels/liquid/curvature.py has kappa.
 Without that pressure the force is large and on single faces, which viscous stress must not see: in
 a viscous liquid the pressure is solved for twice, before and after.
 
+sigma may vary by particle; a face has the mean around it. That such a surface pulls along itself,
+towards where sigma is larger (Marangoni), is left out.
+
 It is explicit, so the shortest waves on the grid limit the step (Brackbill et al. 1992):
 
     dt <= sqrt(rho h^3 / (2 pi sigma))
@@ -49,7 +52,11 @@ class SurfaceTensionForce(Behavior, kind="force", exclusive=True):
     """Let the surfaces of liquids in the Group pull themselves together."""
 
     coefficient: float = parameter(
-        0.0728, unit="N/m", minimum=0.0, doc="Surface tension; the default is water in air."
+        0.0728,
+        unit="N/m",
+        minimum=0.0,
+        varies="vertex",
+        doc="Surface tension; the default is water in air.",
     )
 
 
@@ -57,6 +64,7 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
     """Adds the force of a liquid's surface to faces beside it."""
 
     cost = 0.4
+    resolving = ("pull",)
 
     def __init__(self, behavior: Any, target: Any) -> None:
         super().__init__(behavior, target)
@@ -66,7 +74,8 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
 
     def time_step_limit(self) -> float:
         """Time in which the shortest waves of the grid go from one voxel to the next."""
-        sigma = float(self.settings.coefficient)
+        found, _ = self.resolve("coefficient", np.float64)
+        sigma = float(found.max(initial=0.0))
         if sigma == 0.0:
             return np.inf
         density, h = float(self.target.settings.density), float(self.target.voxel_size)
@@ -82,7 +91,8 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
     )
     def pull(self, access: Access, step: Step) -> None:
         """Find the curvature, and push the faces at the surface."""
-        sigma = float(self.settings.coefficient)
+        found = self.on_voxels("coefficient")
+        sigma = 1.0 if found.step else found.number
         if sigma == 0.0:
             return
         self._warn_of_long_step(step.dt)
@@ -91,10 +101,14 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
         with volume.scratch("curvature", resolution=target.resolution) as curvature:
             self._find_curvature(access["volume.filled"], curvature)
             nearness = target.grid.with_surface(np.ones_like(access["volume.force"]))
+            force = access["volume.force"]
+            pull = np.zeros_like(force) if found.step else force
             add_surface_force(
                 access["volume.kind"], curvature.values, nearness, neighbours,
-                sigma * float(target.voxel_size), access["volume.force"],
+                sigma * float(target.voxel_size), pull,
             )  # fmt: skip
+            if found.step:
+                force += found.on_faces() * pull
 
     @task(
         Stage.BALANCE_SURFACE,

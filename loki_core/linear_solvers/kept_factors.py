@@ -1,8 +1,10 @@
 """Conjugate gradients preconditioned by the factors of an older state of the system.
 
-A body that moves a little keeps most of its stiffness: after a turn of 2 degrees the old factors
-solve to 1e-4 in some seven iterations, each at a ninth of the cost of new factors. They are kept
-while the last solve took few enough.
+A body that moves a little keeps most of its stiffness. An iteration with old factors costs a ninth
+of new ones, so they are kept while the last solve took few enough. What hurts most is that stiff
+and soft directions turn with the body: a cloth turned by 2 degrees takes 50 iterations. Where the
+turns R of its vertices are known, R A^-1 R^T takes the place of A^-1: one iteration for a body that
+turns as a whole, a third or a fifth as many for one that bends.
 """
 
 from __future__ import annotations
@@ -31,6 +33,8 @@ class KeptFactors(ConjugateGradient):
 
     Attributes:
         factorisations: How many there have been.
+        turns: How each vertex has turned since the factors were made, [vertices, 3, 3], or None;
+            for bodies of points. New factors set it to None.
     """
 
     name = "kept_factors"
@@ -43,6 +47,7 @@ class KeptFactors(ConjugateGradient):
         precision: str = "double",
     ) -> None:
         self.factorisations = 0
+        self.turns: Array | None = None
         self._widths, self._coordinates, self._precision = widths, coordinates, precision
         self._factors: SparseFactors | None = None
         self._pattern: tuple[Array, Array] | None = None
@@ -97,13 +102,20 @@ class KeptFactors(ConjugateGradient):
                 coordinates=self._coordinates,
                 precision=self._precision,
             )
-            self._pattern = indptr, indices
-        self._factors.factor(*self._pattern, data)  # type: ignore[misc]
+            self._pattern = known = indptr, indices
+        self._factors.factor(known[0], known[1], data)
         self.factorisations += 1
-        self._slow = False
+        self.turns, self._slow = None, False
 
     def _apply(self, residual: Vector) -> Vector:
         assert self._factors is not None
         found = np.empty_like(residual)
-        self._factors.solve(residual, found)
-        return found
+        if self.turns is None:
+            self._factors.solve(residual, found)
+            return found
+        self._factors.solve(_turned("nij,ni->nj", self.turns, residual), found)
+        return _turned("nij,nj->ni", self.turns, found)
+
+
+def _turned(rule: str, turns: Array, vector: Vector) -> Vector:
+    return np.ascontiguousarray(np.einsum(rule, turns, vector.reshape(-1, 3))).reshape(-1)

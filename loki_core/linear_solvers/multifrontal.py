@@ -45,6 +45,7 @@ Array = NDArray[Any]
 SUBTREES = 24  # at least so many for the threads to share, and six for each thread
 SMALL = 2.0e6  # multiplications for which threads do not pay
 PRECISIONS = {"double": np.float64, "single": np.float32}
+EPSILONS = {"double": 2.0**-52, "single": 2.0**-23}
 
 
 class SparseFactors:
@@ -63,6 +64,8 @@ class SparseFactors:
         fronts: How many fronts there are.
         multiplications: Of one factorisation.
         replaced: Pivots that the last factorisation replaced; then the caller has to refine.
+
+    `factor` and `solve` use work space of the object: one call at a time.
     """
 
     def __init__(
@@ -76,7 +79,8 @@ class SparseFactors:
     ) -> None:
         if precision not in PRECISIONS:
             raise SetupError(f'precision is "{precision}"; it is "double" or "single"')
-        self._dtype = np.dtype(PRECISIONS[precision])
+        self._dtype: np.dtype[Any] = np.dtype(PRECISIONS[precision])
+        self._epsilon = EPSILONS[precision]
         indptr = np.ascontiguousarray(indptr, dtype=np.int64)
         indices = np.ascontiguousarray(indices, dtype=np.int32)
         n = len(indptr) - 1
@@ -123,9 +127,8 @@ class SparseFactors:
         sizes = 64 * (own * (own + 1) // 2 + own * outer)
         if int(sizes.max(initial=0)) >= 2**31:
             raise SetupError(
-                f"a front of {int(table[:, UNKNOWNS].max())} own unknowns is too large: the factors "
-                f"of {int(before[-1])} unknowns would need more than 17 GB; use manybodies or "
-                "conjugate gradients"
+                f"{int(before[-1])} unknowns with a separator of {int(table[:, UNKNOWNS].max())} "
+                "are too many to factorise: one front has more than 17 GB; use conjugate gradients"
             )
         places, self._factor_size = 8 * _offsets(own), int(sizes.sum())
         table[:, FACTOR], table[:, PLACE] = _offsets(sizes)[:-1], places[:-1]
@@ -160,9 +163,10 @@ class SparseFactors:
                 first[above] = min(first[above], first[f])
         heap = [(-whole[f], f) for f, above in enumerate(parent) if above < 0]
         heapq.heapify(heap)
-        top, done = [], []
-        wanted = max(SUBTREES, 6 * thread_count()) if self.multiplications > SMALL else 0
-        children = [[] for _ in parent]  # type: list[list[int]]
+        top: list[int] = []
+        done: list[int] = []
+        wanted = min(max(SUBTREES, 6 * thread_count()), int(self.multiplications / SMALL))
+        children: list[list[int]] = [[] for _ in parent]
         for f, above in enumerate(parent):
             if above >= 0:
                 children[above].append(f)
@@ -287,20 +291,27 @@ class SparseFactors:
         if signs is not None:
             self._signs[self._places] = signs
             largest = float(np.abs(data).max(initial=0.0))
-            epsilon = float(np.finfo(self._dtype).eps)
-            least, replacement = epsilon * largest, epsilon**0.5 * largest
-        failed = np.empty(self._bin_count, dtype=np.int64)
-        replaced = np.empty(self._bin_count, dtype=np.int64)
+            least, replacement = self._epsilon * largest, self._epsilon**0.5 * largest
         entries = self._entry_begin, self._source, self._destination, data
-        factor_subtrees(
-            self._bin_begin, self._bins, self._table, self._update, self._children,
-            self._relative, *entries, self._signs, self._values, self._packed, self._room, least,
-            replacement, failed, replaced,
-        )  # fmt: skip
-        if np.any(failed >= 0):
-            raise self._failure(int(failed[failed >= 0].min()), signs)
-        self.replaced = int(replaced.sum())
+        self.replaced = 0
+
+        def factor_bins(begin: Array, bins: Array) -> None:
+            failed = np.empty(len(begin) - 1, dtype=np.int64)
+            replaced = np.empty(len(begin) - 1, dtype=np.int64)
+            factor_subtrees(
+                begin, bins, self._table, self._update, self._children, self._relative, *entries,
+                self._signs, self._values, self._packed, self._room, least, replacement, failed,
+                replaced,
+            )  # fmt: skip
+            if np.any(failed >= 0):
+                raise self._failure(int(failed[failed >= 0].min()), signs)
+            self.replaced += int(replaced.sum())
+
+        factor_bins(self._bin_begin, self._bins)
         for f in self._top.tolist():
+            if self._cost[f] < SMALL:
+                factor_bins(np.array([0, 1]), np.array([f]))
+                continue
             status = factor_front(
                 f, self._table, self._update, self._children, self._relative, *entries,
                 self._signs, self._values, self._packed, least, replacement,

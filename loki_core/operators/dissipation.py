@@ -3,7 +3,8 @@
     dc/dt = -w rate (c - c0),     c(t + dt) = c0 + (c(t) - c0) exp(-w rate dt)
 
 Exact for any dt. c0 is the channel's background: no smoke, the ambient temperature, rest. Smoke
-that fades is an artist's control (matter is lost); heat that fades is Newton's law of cooling.
+that fades is an artist's control (matter is lost); heat that fades is Newton's law of cooling. The
+rate may vary by voxel, as a channel of the gas.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from loki_core.pipeline.task import Step, task
 KEPT = ("kind", "open_fraction", "solid_velocity", "force", "drag", "pressure", "divergence")
 
 
-class DissipationOperator(Behavior, kind="operator"):
+class DissipationOperator(Behavior, kind="operator", varies="vertex"):
     """Let channels of the gases in the Group fade away."""
 
     channels: tuple[str, ...] = parameter(
@@ -62,7 +63,8 @@ class DissipationAction(Operator[Gas], behavior=DissipationOperator):
     def fade(self, access: Access, step: Step) -> None:
         """Move the channels towards their background."""
         settings = self.settings
-        exponent = settings.rate * step.dt
+        rate = self.on_voxels("rate")
+        exponent = step.dt if rate.step else rate.number * step.dt
         if exponent == 0.0:
             return
         volume = access.of("volume")
@@ -78,6 +80,11 @@ class DissipationAction(Operator[Gas], behavior=DissipationOperator):
                     else self._streams.on_cells(*source, volume=volume, like=name)
                 )
                 weight, step_of_weight = sampled.reshape(-1), 1
+            if rate.step:
+                at_faces = volume.channel(name).location == "face"
+                rates = rate.on_faces() if at_faces else rate.in_cells()
+                weight = weight * np.broadcast_to(rates, values.shape).reshape(-1)
+                weight, step_of_weight = weight.astype(values.dtype), 1
             background = np.array(volume.channel(name).background, values.dtype)
             # Sizes in full: a rank without Buckets has an empty array.
             rows = values.reshape(values.shape[0] * values.shape[1], values.shape[2] ** 3)

@@ -11,6 +11,9 @@ that have changed, and satellites that were born, then look for contacts anew, u
 left. Ids decide between contacts of the same time, so the outcome depends on the droplets alone:
 not on threads, ranks or the order in which they are stored.
 
+Surface tension and restitution may vary by droplet. A pair has the mean by mass of its two, which
+is also what a droplet has that the two become.
+
 Mass and momentum are kept to round-off, and kinetic and surface energy together never grow.
 Angular momentum is not kept, since droplets do not spin: coalescence takes all that the two had
 around each other, separation a part. `DropletCollisionsAction.account` says how much.
@@ -39,6 +42,7 @@ from loki_core.kernels.particles.droplet_collisions import (
     SETTINGS,
     STRETCHING,
     resolve_contacts,
+    resolve_varied_contacts,
 )
 from loki_core.kernels.particles.droplet_search import (
     NO_CONTACTS,
@@ -51,6 +55,7 @@ from loki_core.kernels.particles.droplet_search import (
     keep_unchanged,
 )
 from loki_core.objects.basics.capabilities import LooseParticles
+from loki_core.objects.basics.override_channels import override_names
 from loki_core.objects.colliders.body_collider import MeetsColliders
 from loki_core.objects.particles.droplet_ghosts import DropletGhosts
 from loki_core.objects.particles.droplet_rows import NONE, DropletRows
@@ -60,6 +65,7 @@ from loki_core.parallel.comm import Communicator
 from loki_core.parallel.reduce import exact_sums
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import resolve
 
 Array = NDArray[Any]
 Float64 = NDArray[np.float64]
@@ -73,7 +79,7 @@ OUTCOMES = {
 }
 
 
-class BinaryDropletCollisions(ParticleMatter):
+class BinaryDropletCollisions(ParticleMatter, varies="vertex"):
     """Let droplets that meet coalesce, separate with satellites, or bounce."""
 
     surface_tension: float = parameter(
@@ -89,7 +95,11 @@ class BinaryDropletCollisions(ParticleMatter):
         8, minimum=0, maximum=64, doc="Most droplets that the ligament of a separation leaves."
     )
     minimum_radius: float = parameter(
-        1.0e-5, unit="m", minimum=1.0e-9, doc="Radius below which no satellite is made."
+        1.0e-5,
+        unit="m",
+        minimum=1.0e-9,
+        varies="no",  # what is resolved
+        doc="Radius below which no satellite is made.",
     )
     max_rounds: int = parameter(
         1000, minimum=1, maximum=100_000, doc="Most collisions of one droplet in a substep."
@@ -309,8 +319,11 @@ class DropletCollisionsAction(
         outcome, satellites = np.empty(count, np.int64), np.empty(count, np.int64)
         motion, mass = np.empty((count, most, NUMBERS)), np.empty(count)
         luggage, lost = np.empty((count, rows.luggage.shape[1])), np.empty((count, 4))
-        settings = tuple(float(getattr(self.settings, name)) for name in SETTINGS)
-        resolve_contacts(
+        settings: Any = tuple(self._of_all(name) for name in SETTINGS)
+        collide = resolve_contacts
+        if self.target.overriding_channels(self.behavior):
+            settings, collide = self._of_pairs(pairs, settings), resolve_varied_contacts
+        collide(
             *pairs, rows.dt, settings, rows.motion, rows.mass, rows.luggage,
             outcome, satellites, motion, mass, luggage, lost,
         )  # fmt: skip
@@ -323,6 +336,43 @@ class DropletCollisionsAction(
         if self._ghosts is not None:
             changed.append(self._ghosts.settle(pairs))
         return np.unique(np.concatenate(changed)), np.column_stack((outcome, satellites, lost))
+
+    def _of_all(self, name: str) -> float:
+        """A setting, as it is where no droplet has one of its own."""
+        if self.behavior.parameters()[name].varies == "no":
+            return float(getattr(self.settings, name))
+        return float(self.target.of_object(self.behavior, name, label=self.path))
+
+    def _of_pairs(self, pairs: Contacts, settings: tuple[float, ...]) -> Float64:
+        """Settings of each pair, [n, 5]: means by mass of the two droplets."""
+        table = np.tile(np.array(settings), (len(pairs.time), 1))
+        mass1, mass2 = self._rows.mass[pairs.first], self._rows.mass[pairs.second]
+        for column, name in enumerate(SETTINGS):
+            if self.behavior.parameters()[name].varies == "vertex":
+                first, second = (self._of_rows(name, r) for r in (pairs.first, pairs.second))
+                table[:, column] = (mass1 * first + mass2 * second) / (mass1 + mass2)
+        return table
+
+    def _of_rows(self, name: str, rows: Array) -> Array:
+        """A parameter of some droplets, as they are now, [n] or [1]."""
+        item: Any = self.target
+        begin, channels = 0, {}
+        for one, width in self._mixing.items():
+            channels[one] = self._rows.luggage[rows, begin]
+            begin += width
+        wanted = override_names(type(self.behavior), name)
+        vertex = {one: values for one, values in channels.items() if one in wanted}
+        settings = item.scope.settings
+        return resolve(
+            self.behavior,
+            name,
+            behavior_label=self.path,
+            channels={"detail": item.details, "vertex": vertex},
+            counts={"vertex": len(rows)},
+            time=item.time,
+            frames_per_second=settings.frames_per_second,
+            start_frame=settings.start_frame,
+        ).values
 
     def _new_ids(self, particles: ParticleSystem, larger: Int64, counts: Int64) -> Int64:
         """Ids for satellites, in the order of the larger drops' ids on all ranks. Collective."""

@@ -5,7 +5,8 @@
     dc/dt = w s / tau (C - c)       a scalar: c += (1 - exp(-w s dt / tau)) (C - c), exact
 
 U and C are voxel streams, w an optional mask, s the strength. It is an artist's control that knows
-nothing of momentum, so it is off (strength 0) until someone asks for it (paper, 6.4).
+nothing of momentum, so it is off (strength 0) until someone asks for it (paper, 6.4). s and tau may
+vary by voxel, and by particle of a liquid.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from operator import methodcaller
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, Declaration
@@ -30,8 +32,10 @@ from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 
+Array = NDArray[Any]
 
-class GuideOperator(Behavior, kind="operator"):
+
+class GuideOperator(Behavior, kind="operator", varies="vertex"):
     """Pull the volumes in the Group towards a given velocity or scalar field."""
 
     field: str = parameter("guide", kind="stream", doc="Voxel stream to follow.")
@@ -84,17 +88,22 @@ class GuideAction(Operator[Faces], behavior=GuideOperator):
     @task(Stage.EVALUATE_FLUID_FORCES)
     def guide(self, access: Access, step: Step) -> None:
         """Pull the guided channel towards the stream."""
-        settings = self.settings
-        rate = settings.strength / settings.time_scale
+        pull, time = self.on_voxels("strength"), self.on_voxels("time_scale")
+        varies = bool(pull.step or time.step)
+        rate = 1.0 if varies else pull.number / time.number
         if rate == 0.0:
             return
-        volume = access.of("volume")
+        volume, rates = access.of("volume"), None
         if self.guides_velocity:
-            self._guide_velocity(access, volume, rate)
+            rates = pull.on_faces() / time.on_faces() if varies else None
+            self._guide_velocity(access, volume, rate, rates)
         else:
-            self._guide_scalar(access, volume, rate * step.dt)
+            rates = pull.in_cells() / time.in_cells() if varies else None
+            self._guide_scalar(access, volume, rate * step.dt, rates)
 
-    def _guide_velocity(self, access: Access, volume: DiscreteVolume, rate: float) -> None:
+    def _guide_velocity(
+        self, access: Access, volume: DiscreteVolume, rate: float, rates: Array | None
+    ) -> None:
         settings, velocity = self.settings, access["volume.velocity"]
         kind = velocity.dtype.type
         wanted = self._streams.on_faces(
@@ -106,6 +115,8 @@ class GuideAction(Operator[Faces], behavior=GuideOperator):
                 self.target.scope, settings.mask, settings.mask_channel, volume=volume
             )
             weight, step = sampled.reshape(-1), 1
+        if rates is not None:
+            weight, step = _times(weight, rates, velocity), 1
         mass = float(self.target.face_mass)
         accumulate_guide(
             velocity.reshape(-1),
@@ -117,7 +128,9 @@ class GuideAction(Operator[Faces], behavior=GuideOperator):
             access["volume.drag"].reshape(-1),
         )
 
-    def _guide_scalar(self, access: Access, volume: DiscreteVolume, exponent: float) -> None:
+    def _guide_scalar(
+        self, access: Access, volume: DiscreteVolume, exponent: float, rates: Array | None
+    ) -> None:
         settings, name = self.settings, self.behavior.guided
         values = access[f"volume.{name}"]
         wanted = self._streams.on_cells(
@@ -129,6 +142,8 @@ class GuideAction(Operator[Faces], behavior=GuideOperator):
                 self.target.scope, settings.mask, settings.mask_channel, volume=volume, like=name
             )
             weight, step = sampled.reshape(-1), 1
+        if rates is not None:
+            weight, step = _times(weight, rates, values), 1
         relax_towards(wanted.reshape(-1), float(exponent), weight, step, values.reshape(-1))
 
     def declare(
@@ -158,6 +173,12 @@ class GuideAction(Operator[Faces], behavior=GuideOperator):
         # Relaxations of one channel commute to first order in dt, and run in canonical order.
         declaration = replace(declaration, accumulates=(f"volume.{guided}",))
         return super().declare(name, Stage.SOLVE_SECONDARIES, declaration)
+
+
+def _times(weight: Array, rates: Array, like: Array) -> Array:
+    """Weight [n or 1] times rates that can be broadcast to an array, in its type, [n]."""
+    product: Array = weight * np.broadcast_to(rates, like.shape).reshape(-1)
+    return product.astype(like.dtype)
 
 
 @parallel_kernel

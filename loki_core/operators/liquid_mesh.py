@@ -107,15 +107,33 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
         """Thickness of the shell [m], if it is one."""
         if self.behavior.mode != "shell":
             return None
-        return max(float(self.settings.thickness), self.thinnest)
+        return max(float(self.of_mesh("thickness")), self.thinnest)
+
+    def of_mesh(self, name: str) -> Any:
+        """A parameter that holds for all of the mesh, [c] or one number."""
+        from loki_core.objects.particles.source_parameters import of_source
+
+        return of_source(self.behavior, name, self.mesh, item=self.target, label=self.label)
+
+    def at_places(self, name: str, nearest: Any, count: int) -> Array:
+        """A parameter at places on the mesh, [n] or [n, c]; [1] or [1, c] where it is the same."""
+        from loki_core.objects.particles.source_parameters import resolve_on_source
+
+        return resolve_on_source(
+            self.behavior, name, self.mesh, nearest.carried, count, item=self.target,
+            label=self.label,
+        ).values  # fmt: skip
 
     @property
     def speed(self) -> float:
         """How fast new particles are, at most [m/s]; steps are short enough for the first, too."""
         from loki_core.objects.particles.mesh_to_particles import channels_of
+        from loki_core.objects.particles.source_parameters import largest_on_source
 
-        given = float(np.linalg.norm(self.settings.velocity))
-        given += abs(float(self.settings.normal_velocity))
+        given = sum(
+            largest_on_source(self.behavior, name, self.mesh, item=self.target, label=self.label)
+            for name in ("velocity", "normal_velocity")
+        )
         _, own = channels_of(self.mesh).get("velocity", ("", np.zeros((0, 3))))
         return given + float(np.linalg.norm(own, axis=-1).max(initial=0.0))
 
@@ -123,15 +141,17 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
         """Velocity of new particles at places [n, 3], and the mesh's channels that they have."""
         from loki_core.objects.particles.mesh_to_particles import Nearest
 
-        velocity = np.tile(np.asarray(self.settings.velocity, np.float64), (len(place), 1))
-        mesh, along = self.mesh, float(self.settings.normal_velocity)
+        mesh, whole, along = self.mesh, self.of_mesh("velocity"), self.of_mesh("normal_velocity")
+        velocity = np.tile(whole, (len(place), 1))
         if not len(place) or not (along or any(mesh.channels.values())):
             return {"velocity": velocity}
         nearest = Nearest(placed, place)
         values = nearest.channels(mesh, self.target.particles, label=self.label)
+        velocity[:] = self.at_places("velocity", nearest, len(place))
         velocity += values.pop("velocity", np.zeros(3))
-        if along:
-            velocity += along * nearest.normals()
+        speeds = self.at_places("normal_velocity", nearest, len(place))
+        if np.any(speeds):
+            velocity += speeds[:, None] * nearest.normals()
         return {**values, "velocity": velocity}
 
     def within_flux(self, count: int, volume: float, dt: float, pause: float = 0.0) -> int:
@@ -140,9 +160,11 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
         Args:
             pause: Time from one layer of places to the next [s].
         """
-        if self.settings.flux is None:
+        from loki_core.objects.particles.source_parameters import says
+
+        if not says(self.behavior, "flux", self.mesh, item=self.target):
             return count
-        flux = float(self.settings.flux)
+        flux = float(self.of_mesh("flux"))
         self.debt += flux * dt
         count = min(int(self.debt / volume + 1e-9), count)
         # What finds no room now comes later, but not all at once.

@@ -10,7 +10,8 @@ That is for liquids on voxels. In particle fluids the places move with the veloc
 enter the mesh are filled (`particle_fluid_source.py`).
 
 New particles have the mesh's channels at the nearest place on it: colour, temperature, what was
-painted; a `velocity` of its points is added to that of the source.
+painted; a `velocity` of its points is added to that of the source. So do parameters: velocities may
+vary over the mesh, what is one for all of it is overridden by its detail channels.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from loki_core.pipeline.task import Step
 Array = NDArray[Any]
 
 
-class LiquidSource(Behavior, kind="operator"):
+class LiquidSource(Behavior, kind="operator", varies="vertex"):
     """Let liquid come out of a mesh."""
 
     source: str | None = parameter(None, kind="stream", doc="Mesh that liquid comes out of.")
@@ -40,7 +41,11 @@ class LiquidSource(Behavior, kind="operator"):
         doc="What is kept full: the inside of a closed mesh, or a shell on the faces of any mesh.",
     )
     thickness: float = parameter(
-        0.0, unit="m", minimum=0.0, doc="Thickness of a shell; it is a voxel at least."
+        0.0,
+        unit="m",
+        minimum=0.0,
+        varies="object",
+        doc="Thickness of a shell; it is a voxel at least.",
     )
     velocity: tuple[float, float, float] = parameter(
         (0.0, 0.0, 0.0), unit="m/s", is_spatial=True, doc="Velocity of what comes out."
@@ -52,6 +57,7 @@ class LiquidSource(Behavior, kind="operator"):
         None,
         unit="m^3/s",
         minimum=0.0,
+        varies="object",  # a total
         doc="Most liquid that comes out in a second; none keeps the source full.",
     )
     capacity: int | None = parameter(

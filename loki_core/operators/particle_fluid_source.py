@@ -21,6 +21,7 @@ from loki_core.kernels.particles.smoothing import prototype
 from loki_core.objects.basics.capabilities import LooseParticles
 from loki_core.objects.particles.mesh_to_particles import Nearest, channels_of
 from loki_core.objects.particles.particle_filling import BALL, painted_radius, places_inside
+from loki_core.objects.particles.source_parameters import is_painted
 from loki_core.operators.liquid_mesh import LiquidMesh, SourceMesh
 from loki_core.pipeline.task import Step
 
@@ -85,7 +86,7 @@ class ParticleFluidSource(SourceMesh[LooseParticles]):
             self.former = np.empty((0, 3))
             return
         target, spacing = self.target, self.spacing
-        moved = np.asarray(self.settings.velocity, np.float64) * step.dt
+        moved = np.asarray(self.of_mesh("velocity"), np.float64) * step.dt
         self.way = np.mod(self.way + moved, spacing)
         place = places_inside(
             placed, target.scope.domain, spacing, label=self.label, shift=self.way, shell=self.shell
@@ -106,8 +107,10 @@ class ParticleFluidSource(SourceMesh[LooseParticles]):
         """Which places were not in the mesh before the lattice moved; all where it does not."""
         from scipy.spatial import cKDTree
 
-        flows = bool(np.any(moved)) and not float(self.settings.normal_velocity)
-        if not flows or "velocity" in channels_of(self.mesh) or not len(self.former):
+        flows = bool(np.any(moved)) and not float(self.of_mesh("normal_velocity"))
+        painted = [is_painted(self.behavior, n, self.mesh) for n in ("velocity", "normal_velocity")]
+        differs = any(painted) or "velocity" in channels_of(self.mesh)
+        if not flows or differs or not len(self.former):
             return np.ones(len(place), bool)
         distance, _ = cKDTree(self.former).query(
             place - moved, distance_upper_bound=SAME * self.spacing
@@ -160,7 +163,7 @@ class ParticleFluidSource(SourceMesh[LooseParticles]):
                     "capacity; nothing more comes out of the source while it has them"
                 )
             count = min(count, room)
-        speed = float(np.linalg.norm(settings.velocity))
+        speed = float(np.linalg.norm(self.of_mesh("velocity")))
         pause = self.spacing / speed if speed > 0.0 else 0.0
         count = self.within_flux(count, BALL * self.radius**3, step.dt, pause)
         if count < len(place):  # spread over the source

@@ -13,6 +13,9 @@ The stiffness is that of a prototype, so the system that the multipliers solve h
 everywhere and a known largest eigenvalue: its Jacobi iteration is accelerated by Chebyshev's
 polynomial, which makes ten iterations as good as thirty. The multipliers together are a pressure,
 p = -rho sum lambda / dt^2, which particles carry as a channel.
+
+Tension, viscosity and vorticity may vary by particle. A pair has the mean of its two viscosities
+and tensions, so that it gains no momentum (`kernels/particles/particle_velocities.py`).
 """
 
 from __future__ import annotations
@@ -39,6 +42,7 @@ from loki_core.objects.particles.particle_fluid import (
 )
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import Resolved
 
 Array = NDArray[Any]
 
@@ -67,7 +71,11 @@ class PositionBasedFluid(FluidBehavior):
         5, minimum=1, maximum=200, doc="How often densities are corrected in a substep."
     )
     relaxation: float = parameter(
-        1.0, minimum=0.05, maximum=1.5, doc="beta: part of the correction that is applied."
+        1.0,
+        minimum=0.05,
+        maximum=1.5,
+        varies="no",  # what the iteration converges by
+        doc="beta: part of the correction that is applied.",
     )
     surface_tension: float = parameter(
         0.1,
@@ -120,10 +128,13 @@ class _Solve(FluidStep):
     Attributes:
         way: What corrections have moved places by [3, places] m.
         applied: Multipliers of all iterations, by place.
+        tension, tensions: Largest kappa, and the part of it that each place has, or one for all.
     """
 
     way: Array
     applied: Array
+    tension: float
+    tensions: Array
 
     def run(self) -> None:
         """Correct, and leave the result in the particles' channels. Collective."""
@@ -131,6 +142,7 @@ class _Solve(FluidStep):
         self.way = self.begin()
         self.applied = np.zeros(search.places, kind)
         self.stiffness = self.prototype_stiffness()
+        self._find_tension()
         for momentum, strength in chebyshev_steps(
             int(self.settings.iterations), LARGEST_EIGENVALUE / float(self.settings.relaxation)
         ):
@@ -158,52 +170,70 @@ class _Solve(FluidStep):
             self.way, self.applied, self.multiplier
         )
         self.stiffness = self.prototype_stiffness()
+        self._find_tension()
         return True
+
+    def _find_tension(self) -> None:
+        """Take kappa for the places that there are now. Collective where it varies."""
+        found = self.resolve("surface_tension")
+        self.tension = self.largest(found)
+        self.tensions = self.parts(found, self.tension)
 
     def _iterate(self, momentum: float, strength: float) -> None:
         settings = self.settings
         self.measure_density()
         most = min(MOST_ERROR, ALL_ERRORS / int(settings.iterations))
-        pull = TENSION * float(settings.surface_tension) * self.dt * self.dt
+        pull = TENSION * self.tension * self.dt * self.dt
         find_multipliers(
             self.search.own, self.density, np.ones(1, self.density.dtype), self.stiffness, strength,
-            self.weight, most, 0.0 if settings.inequality else pull, momentum, self.applied,
-            self.multiplier, np.empty(0),
+            self.weight, most, 0.0 if settings.inequality else pull, self.tensions, momentum,
+            self.applied, self.multiplier, np.empty(0),
         )  # fmt: skip
         self.applied += self.multiplier
         tensile = TENSILE * pull / int(settings.iterations)
-        self.displace(self.multiplier, self.applied, self.way, furthest=FURTHEST, tensile=tensile)
+        self.displace(
+            self.multiplier, self.applied, self.way, furthest=FURTHEST, tensile=tensile,
+            part=self.tensions,
+        )  # fmt: skip
 
     def _stir(self) -> None:
         """Let velocities even out, and vortices gain what was lost of them."""
-        tension = float(self.settings.surface_tension)
-        strength = float(self.settings.viscosity) + QUIETING * min(tension, 1.0)
-        vorticity = float(self.settings.vorticity)
-        if strength == 0.0 and vorticity == 0.0:
+        quieting = self._quietening()
+        strength = self.largest(quieting)
+        vorticity = self.resolve("vorticity")
+        swirl = self.largest(vorticity)
+        if strength == 0.0 and swirl == 0.0:
             return
         search, particles = self.search, self.particles
         search.share(self.density)
         velocity: Array = np.zeros((search.places, 4), particles.dtype)
         velocity[:, :3] = search.gather(particles.local("velocity"))
         passes = math.ceil(strength / STABLE_VISCOSITY)
-        other = velocity.copy()
+        other, parts = velocity.copy(), self.parts(quieting, strength)
         for _ in range(passes):
             smooth_velocities(
-                *self.listed, self.density, strength / passes, self.weight, velocity.reshape(-1),
-                other.reshape(-1),
+                *self.listed, self.density, strength / passes, parts, self.weight,
+                velocity.reshape(-1), other.reshape(-1),
             )  # fmt: skip
             velocity, other = other, velocity
             search.share(velocity)
-        if vorticity:
-            self._confine(vorticity, velocity)
+        if swirl:
+            self._confine(swirl, self.parts(vorticity, swirl), velocity)
         search.scatter(velocity[:, :3], particles.local("velocity"))
 
-    def _confine(self, strength: float, velocity: Array) -> None:
+    def _quietening(self) -> Resolved:
+        """How much of each velocity is evened out: viscosity, and what comes with the tension."""
+        tension, viscosity = self.resolve("surface_tension"), self.resolve("viscosity")
+        values = viscosity.values + QUIETING * np.minimum(tension.values, 1.0)
+        return Resolved(values, max(tension.step, viscosity.step), viscosity.origin)
+
+    def _confine(self, strength: float, parts: Array, velocity: Array) -> None:
         search = self.search
         vortex: Array = np.zeros((search.places, 4), velocity.dtype)
         find_vorticity(*self.listed, velocity.reshape(-1), vortex.reshape(-1))
         size = np.sqrt(np.einsum("pa,pa->p", vortex[:, :3], vortex[:, :3]))
         search.share(size)
         confine_vortices(
-            *self.listed, vortex.reshape(-1), size, strength * self.dt, velocity.reshape(-1)
-        )
+            *self.listed, vortex.reshape(-1), size, (strength * self.dt) * parts.astype(np.float64),
+            velocity.reshape(-1),
+        )  # fmt: skip

@@ -20,7 +20,8 @@ omega^2 = 2 * 4.7 p / (rho d^2): it is applied in as many parts as (omega dt)^2 
 one before has led, which is stable at any depth; adaptive substeps keep that number small.
 
 Viscous stress is implicit (conjugate gradients), surface tension explicit
-(`kernels/particles/particle_forces.py`).
+(`kernels/particles/particle_forces.py`). Viscosity, tension and contact angle may vary by particle:
+a pair has the harmonic mean of its viscosities, and a particle of the surface its own tension.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ from loki_core.objects.particles.particle_fluid import (
 from loki_core.parallel.reduce import fixed_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import Resolved
 
 Array = NDArray[Any]
 
@@ -101,7 +103,11 @@ class SmoothedParticleFluid(FluidBehavior):
     """Let the particles of the Group be an SPH liquid, with bounded compression."""
 
     tolerance: float = parameter(
-        0.001, minimum=1e-7, maximum=0.1, doc="Mean compression at which iterations end."
+        0.001,
+        minimum=1e-7,
+        maximum=0.1,
+        varies="no",
+        doc="Mean compression at which iterations end.",
     )
     max_iterations: int = parameter(
         100, minimum=1, maximum=10000, doc="Most iterations of either problem in a substep."
@@ -127,6 +133,7 @@ class SmoothedParticleFluid(FluidBehavior):
     largest_motion: float = parameter(
         0.5,
         minimum=0.01,
+        varies="no",
         doc="Most spacings that particles move in a substep, where substeps are adaptive.",
     )
 
@@ -163,10 +170,10 @@ class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid)
 
     def time_step_limit(self) -> float:
         """Steps resolve capillary waves of two spacings, and what pressure makes vibrate [s]."""
-        limit, tension = super().time_step_limit(), float(self.settings.surface_tension)
-        particles = self.target.particles
+        limit, particles = super().time_step_limit(), self.target.particles
         if particles.count == 0:
             return limit
+        tension = float(self.resolve("surface_tension", np.float64).values.max())
         spacing = np.cbrt(BALL) * float(particles.local("radius").min())
         density = float(self.target.settings.density)
         pressure = float(particles.local("pressure").max())
@@ -226,9 +233,10 @@ class _Solve(FluidStep):
 
     def _apply_forces(self) -> None:
         """Change velocities by surface tension and viscous stress, and positions with them."""
-        search, settings, kind = self.search, self.settings, self.particles.dtype
-        tension, viscosity = float(settings.surface_tension), float(settings.viscosity)
-        viscosity = max(viscosity, self._least_viscosity(tension))
+        search, kind = self.search, self.particles.dtype
+        tensions = self.resolve("surface_tension")
+        viscosities = self._viscosities(tensions)
+        tension, viscosity = self.largest(tensions), self.largest(viscosities)
         if tension == 0.0 and viscosity == 0.0:
             return
         self.velocity: Array = np.zeros((search.places, 4), kind)
@@ -236,18 +244,18 @@ class _Solve(FluidStep):
         before = self.velocity.copy()
         flat = self.velocity.reshape(-1)
         if tension > 0.0:
-            self._add_tension(tension, flat)
+            self._add_tension(tension, self.parts(tensions, tension), flat)
             search.share(self.velocity)
         if viscosity > 0.0:
-            self._solve_viscosity(viscosity * self.dt)
+            self._solve_viscosity(viscosity * self.dt, self.parts(viscosities, viscosity))
         change = kind.type(self.dt) * (self.velocity - before)[:, :3]
         search.packed[:, :3] += change
         search.share(search.packed, moves=True)
         search.scatter(self.velocity[:, :3], self.particles.local("velocity"))
         self.note_places(self.way - change.T)
 
-    def _least_viscosity(self, tension: float) -> float:
-        """Viscosity [m^2/s] that takes away what the disorder of particles brings in.
+    def _viscosities(self, tension: Resolved) -> Resolved:
+        """Viscosity of rows [m^2/s]; at least what takes away what the disorder brings in.
 
         Waves of pressure run with sqrt(p / rho), and capillary ones of a spacing with
         sqrt(sigma / (rho d)).
@@ -255,17 +263,25 @@ class _Solve(FluidStep):
         particles, comm = self.particles, self.particles.domain.comm
         density = float(self.action.target.settings.density)
         reach = -comm.maximum(-float(self.reach.min(initial=np.inf)))
+        given, artificial = self.resolve("viscosity"), self.resolve("artificial_viscosity")
         if not np.isfinite(reach):
-            return 0.0
+            return given
         spacing = reach / float(self.settings.support)
         pressure = comm.maximum(float(particles.local("pressure").max(initial=0.0)))
         speed = comm.maximum(float(largest_speed(particles.local("velocity"))))
         wave = max(speed, math.sqrt(pressure / density))
-        artificial = float(self.settings.artificial_viscosity) * spacing * wave
-        return float(max(artificial, QUIETING * math.sqrt(tension * spacing / density)))
+        capillary = QUIETING * np.sqrt(tension.values * spacing / density)
+        least = np.maximum(artificial.values * spacing * wave, capillary)
+        step = max(tension.step, given.step, artificial.step)
+        return Resolved(np.maximum(given.values, least), step, given.origin)
 
-    def _add_tension(self, tension: float, velocity: Array) -> None:
-        """Change velocities [4 places] by surface tension and adhesion."""
+    def _add_tension(self, tension: float, parts: Array, velocity: Array) -> None:
+        """Change velocities [4 places] by surface tension and adhesion.
+
+        Args:
+            tension: Largest sigma [N/m].
+            parts: Of it that each place has, or [1] for all of it.
+        """
         search, kind = self.search, self.particles.dtype
         strength = tension * self.dt / float(self.action.target.settings.density)
         self.measure_density()  # and walls
@@ -280,16 +296,35 @@ class _Solve(FluidStep):
         find_curvature(*self.listed, normal.reshape(-1), curvature)
         search.share(curvature)
         smooth_curvature(*self.listed, normal.reshape(-1), curvature, smoothed)
+        if len(parts) > 1:
+            smoothed *= parts
         factor = 2.0 * tension_factor(float(self.settings.support), self.norm)
         add_tension(
             gradient.reshape(-1), normal.reshape(-1), smoothed, factor * strength, self.weight,
             velocity,
         )  # fmt: skip
-        wetting = math.cos(float(self.settings.contact_angle))
-        self.walls.add_adhesion(search, wetting * strength, self.weight, velocity)
+        self._add_adhesion(strength, parts, velocity)
 
-    def _solve_viscosity(self, strength: float) -> None:
-        """Solve v - dt a(v) = v*, by conjugate gradients on all components together."""
+    def _add_adhesion(self, strength: float, parts: Array, velocity: Array) -> None:
+        """Let walls attract what wets them. Args: as above, and sigma dt over the density."""
+        angle = self.resolve("contact_angle")
+        if angle.step == 0 and len(parts) == 1:
+            wetting = math.cos(float(angle.values[0]))
+            self.walls.add_adhesion(self.search, wetting * strength, self.weight, velocity)
+            return
+        cosine = np.cos(angle.values).astype(self.particles.dtype)
+        wets = parts * (self.search.gather(cosine) if angle.step else cosine)
+        with np.errstate(divide="ignore"):  # what nothing attracts is as if it had no end of weight
+            weight = (self.weight / wets).astype(self.particles.dtype)
+        self.walls.add_adhesion(self.search, strength, weight, velocity)
+
+    def _solve_viscosity(self, strength: float, parts: Array) -> None:
+        """Solve v - dt a(v) = v*, by conjugate gradients on all components together.
+
+        Args:
+            strength: Largest nu dt [m^2].
+            parts: Of it that each place has, or [1] for all of it.
+        """
         search, comm = self.search, self.particles.domain.comm
         own, solution = search.own, self.velocity
         kind = solution.dtype.type
@@ -297,7 +332,7 @@ class _Solve(FluidStep):
         def product(values: Array) -> Array:
             result: Array = np.zeros_like(values)
             apply_viscosity(
-                *self.listed, strength, self.weight, values.reshape(-1), result.reshape(-1)
+                *self.listed, strength, parts, self.weight, values.reshape(-1), result.reshape(-1)
             )
             return result
 
@@ -393,7 +428,7 @@ class _Solve(FluidStep):
         wrong = np.empty(len(own))
         find_multipliers(
             own, self.density, target, self.stiffness, strength, self.weight, MOST_ERROR, 0.0,
-            momentum, applied, self.multiplier, wrong,
+            self.whole, momentum, applied, self.multiplier, wrong,
         )  # fmt: skip
         return fixed_sum(comm, wrong) / max(self.count, 1)
 

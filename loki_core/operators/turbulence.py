@@ -5,7 +5,9 @@
 Octave n has cells of scale / 2^n, a share of roughness^n, and changes in time_scale / 2^(2n/3), as
 eddies of that size turn over. Octaves of less than two voxels cannot be carried by the grid and are
 left out; the others stay as they are, so that a finer grid shows the same pattern with more in it.
-Where the mask w is even, nothing is compressed: the discrete divergence of a is round-off.
+Where the mask w is even, nothing is compressed: the discrete divergence of a is round-off. The
+acceleration may vary by voxel, which is a mask; size and time of the eddies are those of one
+lattice and cannot.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class TurbulenceForce(Behavior, kind="force"):
     """Stir every volume in the Group by random eddies."""
 
     acceleration: float = parameter(
-        1.0, unit="m/s^2", minimum=0.0, doc="Root mean square of the noise."
+        1.0, unit="m/s^2", minimum=0.0, varies="vertex", doc="Root mean square of the noise."
     )
     scale: float = parameter(0.5, unit="m", minimum=1.0e-6, doc="Size of the largest eddies.")
     octaves: int = parameter(
@@ -80,12 +82,16 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
         volume, force = access.of("volume"), access["volume.force"]
         h, r = volume.voxel_size("velocity"), force.shape[2]
         octaves = [n for n in range(settings.octaves) if settings.scale / 2**n >= FINEST * h]
-        if settings.acceleration == 0.0 or not octaves:
+        found = self.on_voxels("acceleration")
+        acceleration = 1.0 if found.step else found.number
+        if acceleration == 0.0 or not octaves:
             return
         # Nothing in the kernel depends on the precision but the last addition.
-        noise = self._octaves(octaves, step, h, volume.domain.origin)
+        noise = self._octaves(octaves, step, h, volume.domain.origin, acceleration)
         finest = float(noise[0].max())
         weight, weight_step = self._weight(access)
+        if found.step:
+            weight, weight_step = weight * found.on_faces(), 1
         accumulate_curl_noise(
             volume.buckets.local_coords,
             volume.buckets.local_count,
@@ -98,7 +104,12 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
         )
 
     def _octaves(
-        self, octaves: list[int], step: Step, h: float, origin: NDArray[np.float64]
+        self,
+        octaves: list[int],
+        step: Step,
+        h: float,
+        origin: NDArray[np.float64],
+        acceleration: float,
     ) -> tuple[NDArray[Any], ...]:
         """Ratio, base, amplitude, blend and layers of every octave, as the kernel reads them."""
         settings = self.settings
@@ -110,7 +121,7 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
             ratio.append(h / cell)
             # Lattices of the octaves must not share points: noise is zero on all of them.
             base.append(origin / cell + 0.5 + 0.137 * n * np.array([1.0, 1.7, 2.3]))
-            share = settings.acceleration * settings.roughness**n / total
+            share = acceleration * settings.roughness**n / total
             amplitude.append(share * cell / CURL_RMS)
             turns = time / (settings.time_scale * 2.0 ** (-2.0 * n / 3.0))
             now = math.floor(turns)

@@ -6,7 +6,9 @@
 
 The source is a mesh, whose inside emits, or a voxel stream, which emits where its `mask` channel is
 above zero, or its density where it has no mask. A channel of the source overrides the parameter of
-the same name, material by material; other channels of the source become materials too.
+the same name, material by material; other channels of the source become materials too. What may
+vary over the source is painted on it as `volume_emission_strength` and the like; inside a mesh it
+is that of the nearest place on its faces.
 
 A flux Q spread over the source's volume V is a divergence d = w Q / V in the pressure's equation,
 and new gas mixes in:  dc/dt = d (c_source - c), which is taken implicitly. The coverage w of a
@@ -17,6 +19,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -34,6 +37,12 @@ from loki_core.objects.basics.capabilities import Gas
 from loki_core.objects.gas.volume import OWN_CHANNELS
 from loki_core.objects.gas.volume_input import cell_positions, in_parts
 from loki_core.objects.gas.volume_topology import around_box
+from loki_core.objects.particles.source_parameters import (
+    is_painted,
+    of_source,
+    resolve_on_source,
+    says,
+)
 from loki_core.operators.operator import Operator
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
@@ -41,8 +50,11 @@ from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 
+#: Materials that the Behavior itself has a value of.
+GIVEN = ("density", "temperature")
 
-class VolumeEmission(Behavior, kind="operator"):
+
+class VolumeEmission(Behavior, kind="operator", varies="vertex"):
     """Emit gas, smoke or heat from a mesh or a voxel stream into the volumes of the Group."""
 
     source: str | None = parameter(None, kind="stream", doc="Mesh or voxel stream that emits.")
@@ -60,7 +72,7 @@ class VolumeEmission(Behavior, kind="operator"):
         0.0, doc="How much of the source's own motion is added to the velocity."
     )
     flux: float = parameter(
-        0.0, unit="m^3/s", varies="no", doc="Gas that comes out of the source in flux mode."
+        0.0, unit="m^3/s", varies="object", doc="Gas that comes out of the source in flux mode."
     )
     strength: float = parameter(
         1.0, minimum=0.0, maximum=1.0, doc="Coverage factor; 0 turns the source off."
@@ -84,6 +96,7 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
         self._frame = target.scope.settings.start_frame
         self._position: Any = None  # of the source's points at the end of this frame [m]
         self._previous: Any = None  # and of the frame before
+        self._near: Any = None  # positions, which of them are covered, and what is known there
         target.emissions.append(self)
         if behavior.mode == "flux":
             target.need_divergence()
@@ -103,7 +116,7 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     def wanted_buckets(self) -> NDArray[np.int32]:
         """Buckets around the source that this rank names."""
         source, domain = self.source, self.target.scope.domain
-        if float(self.settings.strength) == 0.0 or not sum(source.counts().values()):
+        if self._is_off() or not sum(source.counts().values()):
             return np.empty((0, 3), np.int32)
         lower, upper = source.bounds()
         return around_box(domain, lower, upper, self.path)
@@ -114,10 +127,9 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
         """Write the materials that the source may bring; voxels may bring any."""
         behavior, names = self.behavior, list(self.target.materials)
         if not isinstance(self.source, Voxels):
-            given = {"density": behavior.density, "temperature": behavior.temperature}
-            names = [name for name in names if given.get(name) is not None]
-        moves = behavior.velocity is not None or behavior.inherit_velocity != 0.0
-        if moves or isinstance(self.source, Voxels):
+            names = [n for n in names if n in GIVEN and self._says(n)]
+        inherits = behavior.inherit_velocity != 0.0 or self._is_painted("inherit_velocity")
+        if self._says("velocity") or inherits or isinstance(self.source, Voxels):
             names.append("velocity")
         if behavior.mode == "flux":
             names.append("divergence")
@@ -133,22 +145,93 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     def emit(self, access: Access, step: Step) -> None:
         """Write the source's values where it covers voxels."""
         self._take_source(step.frame)  # also while it is off: its motion goes on
-        strength = float(self.settings.strength)
         target, volume = self.target, self.target.volume
         buckets = volume.buckets
         wanted = self.wanted_buckets()
         rows = _rows_of(buckets, wanted)
-        if strength == 0.0 or not target.scope.domain.comm.any(len(rows) > 0):
+        if self._is_off() or not target.scope.domain.comm.any(len(rows) > 0):
             return
         self._measure(wanted)
-        share = self._flux_share(rows, strength) if self.settings.mode == "flux" else 0.0
+        share = self._flux_share(rows) if self.settings.mode == "flux" else 0.0
         for part in in_parts(rows):
             cells = cell_positions(volume, "velocity", part)
-            cover = strength * self._coverage(cells)
+            cover = self._cover(cells)
             if np.any(cover > 0.0):
                 self._emit_materials(access, part, cells, cover, share, step.dt)
             for axis in range(3):
-                self._emit_velocity(access, part, axis, strength)
+                self._emit_velocity(access, part, axis)
+        self._near = None
+
+    # -- parameters on the source ----------------------------------------------------------
+
+    def _is_painted(self, name: str) -> bool:
+        return is_painted(self.behavior, name, self.source)
+
+    def _says(self, name: str) -> bool:
+        return says(self.behavior, name, self.source, item=self.target)
+
+    def _of_source(self, name: str) -> float:
+        return float(of_source(self.behavior, name, self.source, item=self.target, label=self.path))
+
+    def _is_off(self) -> bool:
+        """Whether nothing is emitted anywhere."""
+        return not self._is_painted("strength") and self._of_source("strength") == 0.0
+
+    def _cover(self, position: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Coverage of voxels around positions [n, 3], times the strength there."""
+        coverage = self._coverage(position)
+        cover: NDArray[np.float64] = self._at("strength", position, coverage) * coverage
+        return cover
+
+    def _covered(self, position: NDArray[np.float64]) -> float:
+        """Sum of that over positions."""
+        if self._is_painted("strength"):
+            return float(self._cover(position).sum())
+        return self._of_source("strength") * float(self._coverage(position).sum())
+
+    def _at(
+        self, name: str, position: NDArray[np.float64], cover: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """A parameter at positions [n, 3] that the source covers, [n] or [n, 3].
+
+        Where it is the same everywhere, [1] or [1, 3].
+        """
+        resolved = partial(
+            resolve_on_source, self.behavior, name, self.source, item=self.target, label=self.path
+        )
+        if not self._is_painted(name):
+            return np.asarray(resolved(carry=self._carried, count=0).values)
+        if self._near is None or self._near[0] is not position:
+            rows = np.flatnonzero(cover > 0.0)
+            self._near = (position, rows, self._places_of(position[rows]))
+        _, rows, _ = self._near
+        found = resolved(carry=self._carried, count=len(rows)).values
+        values = np.zeros((len(position), *found.shape[1:]))
+        values[rows] = found
+        return values
+
+    def _places_of(self, position: NDArray[np.float64]) -> Any:
+        """What tells a channel of the source at positions: places on its faces, or these."""
+        if isinstance(self.source, Voxels):
+            return position
+        from loki_core.objects.colliders.triangles import Triangles
+        from loki_core.objects.particles.mesh_to_particles import Nearest
+
+        mesh, domain = self.source, self.target.scope.domain
+        label = f'{self.path}: source "{self.behavior.source}"'
+        relative = domain.to_relative(mesh.positions)
+        placed = Triangles.of(mesh, label=label).at(relative, label=label)
+        return Nearest(placed, self._nearest_image(position))
+
+    def _carried(self, location: str, channel: Any) -> NDArray[Any]:
+        assert self._near is not None
+        places = self._near[2]
+        if location != "voxel":
+            carried: NDArray[Any] = places.carried(location, channel)
+            return carried
+        components = self.source.channels[channel].components
+        sampled = self._sampled(channel, places, components=components)
+        return sampled[:, 0] if components == 1 else sampled
 
     # -- the source ------------------------------------------------------------------------
 
@@ -239,26 +322,25 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
         )
         return sampled
 
-    def _values(self, name: str, position: NDArray[np.float64]) -> NDArray[np.float64] | None:
+    def _values(
+        self, name: str, position: NDArray[np.float64], cover: NDArray[np.float64]
+    ) -> NDArray[np.float64] | None:
         """What the source says of a material at positions, or None if it says nothing."""
         source = self.source
         if isinstance(source, Voxels) and name in source.channels:
             return self._sampled(name, position, components=1)[:, 0]
-        given = {"density": self.settings.density, "temperature": self.settings.temperature}
-        value = given.get(name)
-        return None if value is None else np.full(len(position), float(value))
+        if name not in GIVEN or not self._says(name):
+            return None
+        return self._at(name, position, cover)
 
-    def _flux_share(self, rows: NDArray[np.int32], strength: float) -> float:
+    def _flux_share(self, rows: NDArray[np.int32]) -> float:
         """Divergence of a wholly covered voxel [1/s]. Collective."""
         volume = self.target.volume
-        sums = [
-            strength * float(self._coverage(cell_positions(volume, "velocity", part)).sum())
-            for part in in_parts(rows)
-        ]
+        sums = [self._covered(cell_positions(volume, "velocity", part)) for part in in_parts(rows)]
         covered = exact_sum(volume.domain.comm, np.array(sums, np.float64))
         if not covered > 0.0:
             return 0.0
-        return float(self.settings.flux) / (covered * float(self.target.voxel_size) ** 3)
+        return self._of_source("flux") / (covered * float(self.target.voxel_size) ** 3)
 
     # -- writing ---------------------------------------------------------------------------
 
@@ -272,13 +354,13 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
         dt: float,
     ) -> None:
         mode, r = self.settings.mode, self.target.resolution
-        divergence = share * cover
+        divergence, covered = share * cover, cover
         if mode == "flux":
             access["volume.divergence"][part, 0] += divergence.reshape(-1, r, r, r)
             cover = dt * divergence / (1.0 + dt * np.maximum(divergence, 0.0))
             cover = np.clip(cover, 0.0, 1.0)
         for name in self.target.materials:
-            given = self._values(name, cells)
+            given = self._values(name, cells, covered)
             if given is None:
                 continue
             channel = access[f"volume.{name}"]
@@ -290,24 +372,26 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
             with np.errstate(over="ignore"):  # what is too large for single precision diverges
                 channel[part, 0] = after.reshape(-1, r, r, r)
 
-    def _emit_velocity(
-        self, access: Access, part: NDArray[np.int32], axis: int, strength: float
-    ) -> None:
-        settings, target = self.settings, self.target
-        source = self.source
+    def _emit_velocity(self, access: Access, part: NDArray[np.int32], axis: int) -> None:
+        target, source = self.target, self.source
         streamed = isinstance(source, Voxels) and "velocity" in source.channels
-        if settings.velocity is None and not streamed and settings.inherit_velocity == 0.0:
+        given_here = self._says("velocity")
+        inherits = (
+            self._is_painted("inherit_velocity") or self._of_source("inherit_velocity") != 0.0
+        )
+        if not given_here and not streamed and not inherits:
             return
         r = target.resolution
         faces = cell_positions(target.volume, "velocity", part, axis=axis)
-        cover = strength * self._coverage(faces)
+        cover = self._cover(faces)
         given = np.zeros(len(faces))
         if streamed:
             given += self._sampled("velocity", faces, components=3)[:, axis]
-        if settings.velocity is not None:
-            given += settings.velocity[axis]
-        if settings.inherit_velocity != 0.0 and self._distance is not None:
-            given += settings.inherit_velocity * self._distance.sample(faces).velocity[:, axis]
+        if given_here:
+            given += self._at("velocity", faces, cover)[:, axis]
+        if inherits and self._distance is not None:
+            share = self._at("inherit_velocity", faces, cover)
+            given += share * self._distance.sample(faces).velocity[:, axis]
         velocity = access["volume.velocity"]
         before = velocity[part, axis].reshape(-1).astype(np.float64)
         velocity[part, axis] = (before + cover * (given - before)).reshape(-1, r, r, r)

@@ -5,7 +5,7 @@
 (Fedkiw, Stam and Jensen, SIGGRAPH 2001; paper, 6.4.) N points to the core of a vortex, so the force
 pushes the fluid around it, the way that it turns. epsilon h falls with the voxel: the added motion
 vanishes as the grid resolves more. It adds momentum of its own, art-directed and not physical: less
-than epsilon h |omega| m on each face.
+than epsilon h |omega| m on each face. epsilon may vary by voxel, and by particle of a liquid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from loki_core.pipeline.task import Step, task
 EVEN = 0.01
 
 
-class VorticityConfinementOperator(Behavior, kind="operator"):
+class VorticityConfinementOperator(Behavior, kind="operator", varies="vertex"):
     """Strengthen the vortices of every volume in the Group."""
 
     strength: float = parameter(
@@ -61,7 +61,9 @@ class VorticityConfinementAction(Operator[Faces], behavior=VorticityConfinementO
     def confine(self, access: Access, step: Step) -> None:
         """Add the confinement force."""
         settings = self.settings
-        if settings.strength == 0.0:
+        found = self.on_voxels("strength")
+        strength = 1.0 if found.step else found.number
+        if strength == 0.0:
             return
         volume = access.of("volume")
         velocity, force = access["volume.velocity"], access["volume.force"]
@@ -77,6 +79,8 @@ class VorticityConfinementAction(Operator[Faces], behavior=VorticityConfinementO
                 ),
                 1,
             )
+        if found.step:
+            weight, weight_step = weight * found.on_faces(), 1
         mass = float(self.target.face_mass)
         accumulate_confinement(
             velocity,
@@ -85,7 +89,7 @@ class VorticityConfinementAction(Operator[Faces], behavior=VorticityConfinementO
             volume.buckets.local_count,
             volume.buckets.neighbours,
             kind(1.0 / h),
-            kind(settings.strength * h * mass),
+            kind(strength * h * mass),
             kind(0.25),
             kind(EVEN),
             kind(np.finfo(kind).tiny),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Generic, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar, get_args, get_origin
 
 from numpy.typing import DTypeLike
 
@@ -18,6 +18,9 @@ from loki_core.objects.basics.capabilities import Capability
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import TaskOwner
 from loki_core.sparse_parameters import Resolved
+
+if TYPE_CHECKING:
+    from loki_core.objects.gas.voxel_parameters import VoxelParameter
 
 Target = TypeVar("Target", bound=Capability)
 
@@ -95,16 +98,27 @@ class Action(TaskOwner, Generic[Target]):
         resolved: Resolved = self.target.resolve(self.behavior, name, label=self.path, dtype=dtype)
         return resolved
 
+    def on_voxels(self, name: str) -> VoxelParameter:
+        """A parameter in the cells and on the faces of a fluid. Collective where it varies."""
+        fluid: Any = self.target
+        found: VoxelParameter = fluid.on_voxels(self.behavior, name, label=self.path)
+        return found
+
     def declare(
         self, name: str, stage: Stage, declaration: Declaration
     ) -> tuple[Stage, Declaration]:
-        """Add the painted channels that override parameters to what the Task reads."""
+        """Add the painted channels that override parameters to what the Task reads.
+
+        They are read where they are; particles beside the rank's are known one layer deep alone.
+        """
         painted = self.target.painted_reads(self.behavior)
         if self.resolving is not None and name not in self.resolving:
             painted = ()
-        return stage, replace(
-            declaration, reads=tuple(dict.fromkeys((*declaration.reads, *painted)))
-        )
+        if declaration.halo > 1:
+            local = tuple(dict.fromkeys((*declaration.local_reads, *painted)))
+            return stage, replace(declaration, local_reads=local)
+        reads = tuple(dict.fromkeys((*declaration.reads, *painted)))
+        return stage, replace(declaration, reads=reads)
 
 
 def _capability_of(cls: type[Action[Any]]) -> Any:

@@ -7,11 +7,11 @@ import numpy as np
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import MultiAccessor
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.kernels.particles.particle_grid_transfer import grid_to_particles, particles_to_grid
 from loki_core.objects.particles.particles import Particles
 from loki_core.parallel.reduce import exact_sums
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import task
+from tests.skeleton.transfer_kernels import grid_to_particles, particles_to_grid
 
 OFFSETS = np.stack(np.meshgrid(*[[-1, 0, 1]] * 3, indexing="ij"), axis=-1).reshape(-1, 3)
 

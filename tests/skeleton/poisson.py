@@ -6,12 +6,12 @@ import numpy as np
 
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.discrete_volume import DiscreteVolume
-from loki_core.kernels.algebra.poisson import bucket_dots, laplacian_diagonal, weighted_laplacian
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.objects.basics.object import Object
 from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import task
+from tests.skeleton.poisson_kernels import bucket_dots, laplacian_diagonal, weighted_laplacian
 
 
 class PoissonObject(Behavior, kind="object"):

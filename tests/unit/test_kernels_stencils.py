@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from loki_core.kernels import jit
-from loki_core.kernels.buckets.stencils import laplacian
+from loki_vfx.benchmarks._stencils import laplacian
 
 SCALE = np.array([1.0, -1.0, 0.0])  # no flux, a value on the face, a value outside
 VALUE = np.array([0.0, 2.0 * 0.7, 0.4])

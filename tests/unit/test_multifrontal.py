@@ -237,6 +237,26 @@ def test_factors_are_kept_while_they_serve():
     assert seen[4] == (2, 1)
 
 
+def test_factors_may_turn_with_the_vertices():
+    places, matrix = sheet()[1:]
+    rng = np.random.default_rng(8)
+    turns = np.linalg.qr(rng.standard_normal((len(places), 3, 3)))[0]
+    turn = sp.block_diag(turns).tocsr()
+    solver, b = (
+        KeptFactors(coordinates=places, widths=np.full(len(places), 3)),
+        np.ones(turn.shape[0]),
+    )
+    solver.prepare(SparseSystem(*rows_of(matrix)))
+    solver.prepare(SparseSystem(*rows_of((turn @ matrix @ turn.T).tocsr())))
+    assert solver.factorisations == 1
+    plain = solver.solve(b, np.zeros_like(b), tol=1e-10).iterations
+    solver.turns = turns
+    assert solver.solve(b, np.zeros_like(b), tol=1e-10).iterations == 1 < plain
+    solver._slow = True
+    solver.prepare(solver.system)
+    assert solver.factorisations == 2 and solver.turns is None
+
+
 def test_kept_factors_of_rows_without_entries():
     matrix = sheet(6, 6)[2]
     used = np.ones(matrix.shape[0])

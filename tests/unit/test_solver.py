@@ -680,7 +680,7 @@ def test_an_automatic_bucket_size_fits_all_periodic_axes():
     assert solver.counts()[DUST] == 200
 
 
-@pytest.mark.parametrize(("channel", "parameter"), [("particle_lifetime", "lifetime")])
+@pytest.mark.parametrize(("channel", "parameter"), [("particle_rate", "rate")])
 def test_a_channel_where_a_parameter_may_not_vary_is_refused(channel, parameter):
     points = Points(np.zeros((3, 3)))
     points.set_channel("point", channel, np.ones(3))

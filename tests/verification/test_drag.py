@@ -124,8 +124,8 @@ def test_the_jacobian_is_the_derivative_of_the_force(law):
     def forces(v):
         force, jacobian = np.zeros((count, 3)), np.zeros((count, 3, 3))
         accumulate_drag(
-            v, flow, 1, radius, LAWS.index(law), coefficient, 1, AIR_DENSITY, AIR_VISCOSITY, dt,
-            force, jacobian,
+            v, flow, 1, radius, LAWS.index(law), coefficient, 1, np.array([AIR_DENSITY]), 0,
+            np.array([AIR_VISCOSITY]), 0, dt, force, jacobian,
         )  # fmt: skip
         return force, jacobian
 

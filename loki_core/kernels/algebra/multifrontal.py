@@ -33,6 +33,9 @@ from loki_core.kernels.jit import device, inlined, kernel, parallel_kernel, pran
 
 OWN, STRIPS, FACTOR, PLACE, UNKNOWNS, BOUNDARY, COUNT, CHILD, CHILDREN = range(9)
 FRONT_NUMBERS = 9
+SMALL_PRODUCT = (
+    1024  # tiles that are multiplied with a vector in the time that threads take to wake
+)
 
 
 # -- what the fronts are -------------------------------------------------------------------------
@@ -383,15 +386,22 @@ def solve_fronts(
     for i in range(top.shape[0]):
         f = top[i]
         forward_own(fronts, f, children, relative, values, vector, carried)
-        for s in prange(fronts[f, OWN], fronts[f, STRIPS]):
-            forward_strip(fronts, f, np.int64(s), values, vector, carried)
+        if is_small(fronts, f):
+            for s in range(fronts[f, OWN], fronts[f, STRIPS]):
+                forward_strip(fronts, f, s, values, vector, carried)
+        else:
+            for s in prange(fronts[f, OWN], fronts[f, STRIPS]):
+                forward_strip(fronts, f, np.int64(s), values, vector, carried)
     for i in range(top.shape[0] - 1, -1, -1):
         f = top[i]
         fetch(fronts, f, beyond, vector, carried)
-        for block in prange((fronts[f, OWN] + PANEL - 1) // PANEL):
-            begin = PANEL * np.int64(block)
-            end = min(begin + PANEL, fronts[f, OWN])
-            gather_columns(fronts, f, begin, end, values, carried, sums, 0)
+        if is_small(fronts, f):
+            gather_columns(fronts, f, 0, fronts[f, OWN], values, carried, sums, 0)
+        else:
+            for block in prange((fronts[f, OWN] + PANEL - 1) // PANEL):
+                begin = PANEL * np.int64(block)
+                end = min(begin + PANEL, fronts[f, OWN])
+                gather_columns(fronts, f, begin, end, values, carried, sums, 0)
         backward_own(fronts, f, signs, values, vector, sums, 0)
     for number in prange(bin_begin.shape[0] - 1):
         w = np.int64(number)
@@ -402,6 +412,12 @@ def solve_fronts(
             backward_own(fronts, f, signs, values, vector, sums, w * room)
     for i in prange(places.shape[0]):
         x[i] = vector[places[i]]
+
+
+@inlined
+def is_small(fronts, f):
+    """Whether a front's boundary is not worth waking threads for."""
+    return fronts[f, OWN] * (fronts[f, STRIPS] - fronts[f, OWN]) < SMALL_PRODUCT
 
 
 @inlined

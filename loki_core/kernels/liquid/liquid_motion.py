@@ -185,23 +185,23 @@ def limited(value, most):
 
 @parallel_kernel
 def faces_to_particles(
-    faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
+    faces, before, has_before, keep, keep_step, spread, neighbours, sides, outer, rows, coords,
     bucket_size, halo, dt, offsets, position, velocity, affine, has_affine, near_air, noise,
 ):  # fmt: skip
     """Bring the grid's velocity to particles, and move these along it.
 
     Args: faces, before, spread [b, 3, r, r, r] with ghosts: the velocity, that before the step
-    (where has_before), and a displacement [m]; keep: part of a particle's own
-    velocity that stays, 0 for PIC and 1 for FLIP; sides int [6] and outer float64 [6, 3] of the
-    box; rows int32 [particle buckets], of the volume;
-    coords int32 [particle buckets, 3]; halo: layers of faces around a Bucket; position, velocity
+    (where has_before), and a displacement [m]; keep [n or 1], with its step: part of a particle's
+    own velocity that stays, 0 for PIC and 1 for FLIP; sides int [6] and outer float64 [6, 3] of the
+    box; rows int32 [particle buckets], of the volume; coords int32 [particle buckets, 3]; halo:
+    layers of faces around a Bucket; position, velocity
     [n, 3], affine [n, 3, 3]; near_air uint8 [b, 1, r, r, r], and noise 1/s, the gradient that the
     surface's noise makes in a step.
     """
     for b in prange(rows.shape[0]):
         if offsets[b + 1] > offsets[b]:
             move_bucket(
-                np.int64(b), faces, before, has_before, keep, spread, neighbours, sides,
+                np.int64(b), faces, before, has_before, keep, keep_step, spread, neighbours, sides,
                 outer, rows, coords, bucket_size, halo, dt, offsets, position, velocity, affine,
                 has_affine, near_air, noise,
             )  # fmt: skip
@@ -209,7 +209,7 @@ def faces_to_particles(
 
 @device
 def move_bucket(
-    b, faces, before, has_before, keep, spread, neighbours, sides, outer, rows, coords,
+    b, faces, before, has_before, keep, keep_step, spread, neighbours, sides, outer, rows, coords,
     bucket_size, halo, dt, offsets, position, velocity, affine, has_affine, near_air, noise,
 ):  # fmt: skip
     """Do one Bucket."""
@@ -251,7 +251,7 @@ def move_bucket(
             if has_before == 1:
                 away = 1.0 - halo
                 old = sample_tile(former, m, x + away, y + away, z + away, a)
-                new += keep * (velocity[p, a] - old)
+                new += keep[p * keep_step] * (velocity[p, a] - old)
             velocity[p, a] = new
         if has_affine == 1 and noise > 0.0:
             i, j, k = inside(int(x) - halo, r), inside(int(y) - halo, r), inside(int(z) - halo, r)

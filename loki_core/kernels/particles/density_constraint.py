@@ -8,6 +8,9 @@ particle j at rest and W the kernel of the mean support of two particles,
     dx_i      = 1/rho_i sum_j V_j (rho_i lambda_i + rho_j lambda_j + s_ij) grad W_ij    (5)
     s_ij      = -g(kappa) (W_ij / W(dq))^4                                     (7)
 
+Where kappa varies, f takes that of the particle and g the mean of the two: what one particle gains
+by a pair the other loses.
+
 rho_i is the density of i over that of the Object: with it the sum of m dx is zero to round-off for
 particles of any mass, size and density. k belongs to a filled neighbourhood of the particle's own
 size. It is the sum of the multipliers of all iterations that is limited, and that moves particles:
@@ -95,7 +98,7 @@ def density_of_mixed(i, begin, end, entries, packed, support, norm, density):
 
 @parallel_kernel
 def find_multipliers(
-    own, density, target, stiffness, strength, weight, most, attraction, momentum, applied,
+    own, density, target, stiffness, strength, weight, most, attraction, part, momentum, applied,
     multiplier, wrong,
 ):  # fmt: skip
     """Find what is to be added to rho lambda, and what is wrong with densities.
@@ -107,20 +110,24 @@ def find_multipliers(
     Args: own places [m]; density over rest density, walls included; target [places] or [1];
     stiffness k [places] or [1] m^2; strength, the part of k that is applied; weight [places] or
     [1], density of a particle over the Object's; most, of compression that is answered at once;
-    attraction, largest lambda over the root of k, zero for a constraint that only pushes; momentum,
-    part of what was added before that is added again; applied, the sum so far; multiplier, in: what
+    attraction, largest lambda over the root of k, zero for a constraint that only pushes; part of
+    it that each has, [places] or [1] for all of it; momentum, part of what was added before that is
+    added again; applied, the sum so far; multiplier, in: what
     was added before; wrong [m], or [0] where it is not asked for.
     """
     many = weight.shape[0] > 1
     differs = stiffness.shape[0] > 1
     aims = target.shape[0] > 1
     asked = wrong.shape[0] > 0
+    varies = part.shape[0] > 1
     for m in prange(own.shape[0]):
         p = np.int64(own[m])
         k = stiffness[p] if differs else stiffness[0]
         error = min(density[p] - (target[p] if aims else target[0]), most)
         rho = weight[p] if many else weight[0]
         limit = rho * attraction * math.sqrt(k)
+        if varies:
+            limit *= part[p]
         if asked:
             wrong[m] = abs(applied[p] - min(applied[p] - rho * k * error, limit)) / (rho * k)
         wanted = applied[p] - rho * min(strength, PULL) * k * error
@@ -132,12 +139,13 @@ def find_multipliers(
 
 @parallel_kernel
 def correct_positions(
-    clusters, first, last, entries, packed, support, uniform, norm, multiplier, tensile, reference,
-    shift,
+    clusters, first, last, entries, packed, support, uniform, norm, multiplier, tensile, part,
+    reference, shift,
 ):  # fmt: skip
     """Fill shift [3, places]: the correction, without walls and without 1 / rho_i.
 
-    Args: tensile, g(kappa) over h (0 for none); reference, W(dq) h^3 / N.
+    Args: tensile, g(kappa) over h (0 for none); part of it that each has, [places], or [1] for all
+    of it; reference, W(dq) h^3 / N.
     """
     for c in prange(clusters.shape[0]):
         i = np.int64(clusters[c]) * LANES
@@ -149,7 +157,7 @@ def correct_positions(
             )  # fmt: skip
         else:
             correct_mixed(
-                i, first[c], last[c], entries, packed, support, norm, multiplier, tensile,
+                i, first[c], last[c], entries, packed, support, norm, multiplier, tensile, part,
                 1.0 / reference, shift,
             )  # fmt: skip
 
@@ -180,9 +188,11 @@ def correct_equals(i, begin, end, entries, packed, inverse, factor, multiplier, 
 
 @device
 def correct_mixed(
-    i, begin, end, entries, packed, support, norm, multiplier, tensile, sharpness, shift
+    i, begin, end, entries, packed, support, norm, multiplier, tensile, part, sharpness, shift
 ):  # fmt: skip
     four = np.uint64(4)
+    varies = part.shape[0] > 1
+    half_part = (lanes_at(part, i) if varies else same_lanes(part[0])) * 0.5
     x, y, z = vectors_of_cluster(packed, i)
     half = lanes_at(support, i) * 0.5
     own = lanes_at(multiplier, i)
@@ -203,6 +213,8 @@ def correct_mixed(
         near = cube * left * (q * 4.0 + 1.0) * sharpness
         near = near * near
         lift = near * near * h * tensile
+        if varies:
+            lift = lift * (half_part + part[n] * 0.5)
         squared = inverse * inverse
         pull = cube * (own + multiplier[n] - lift) * (squared * squared * inverse)
         pull = pull * packed[j + np.uint64(3)]

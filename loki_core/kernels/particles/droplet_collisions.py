@@ -344,6 +344,23 @@ def resolve_contacts(
 
 
 @strict_kernel
+def resolve_varied_contacts(
+    time, primary, secondary, dt, settings, motion, mass, luggage,
+    outcome, satellites, satellite_motion, satellite_mass, satellite_luggage, account,
+):  # fmt: skip
+    """Do the same with settings [n, 5] of each pair."""
+    for pair in prange(time.shape[0]):
+        own = (
+            settings[pair, 0], settings[pair, 1], settings[pair, 2], settings[pair, 3],
+            settings[pair, 4],
+        )  # fmt: skip
+        outcome[pair], satellites[pair], satellite_mass[pair] = resolve_contact(
+            time[pair], primary[pair], secondary[pair], dt, own, motion, mass, luggage,
+            satellite_motion[pair], satellite_luggage[pair], account[pair],
+        )  # fmt: skip
+
+
+@strict_kernel
 def resolve_contact(
     time, primary, secondary, dt, settings, motion, mass, luggage,
     satellite_motion, satellite_luggage, account,

@@ -1,7 +1,9 @@
 """Forces between the particles of a fluid: viscous stress and surface tension.
 
 Viscous stress in the form of Monaghan 2005, which acts along the line between two particles and so
-conserves momentum and angular momentum; a drop that turns as a whole feels none of it:
+conserves momentum and angular momentum; a drop that turns as a whole feels none of it. Where nu
+varies, a pair has the harmonic mean 2 nu_i nu_j / (nu_i + nu_j), for which stress is the same on
+both sides of a border (Cleary & Monaghan 1999):
 
     a_i = 10 nu sum_j V_j c_ij (v_ij . x_ij) / r^2 x_ij,     c_ij x_ij = grad W_ij
 
@@ -45,6 +47,8 @@ from loki_core.kernels.jit import device, parallel_kernel, prange
 
 #: r^2 over h^2 below which the line between two particles has no direction.
 CLOSE = 1.0e-6
+#: Sum of two parts of the viscosity below which there is none.
+SLIGHT = 1.0e-20
 #: e h: what the gradient inside of a liquid may be, by disorder.
 ROUGHNESS = 0.5
 #: Pressure in drops of a radius of 6 to 12 spacings over 2 sigma / R, with the A of a lattice.
@@ -70,27 +74,30 @@ def tension_factor(spacings: float, norm: float) -> float:
 
 @parallel_kernel
 def apply_viscosity(
-    clusters, first, last, entries, packed, support, uniform, norm, strength, weight, velocity,
-    result,
+    clusters, first, last, entries, packed, support, uniform, norm, strength, part, weight,
+    velocity, result,
 ):  # fmt: skip
     """Fill result [4 places] = rho_i v_i - dt rho_i a_i, for the implicit step.
 
-    Args: strength, nu dt; weight [places] or [1], density over the Object's; velocity [4 places].
+    Args: strength, nu dt; part of it that each has, [places], or [1] for all of it; weight [places]
+    or [1], density over the Object's; velocity [4 places].
     The density of a pair is the lesser of the two, so that light particles follow heavy ones.
     """
     for c in prange(clusters.shape[0]):
         i = np.int64(clusters[c]) * LANES
         viscosity_of_cluster(
-            i, first[c], last[c], entries, packed, support, 200.0 * norm * strength, weight,
+            i, first[c], last[c], entries, packed, support, 200.0 * norm * strength, part, weight,
             velocity, result,
         )  # fmt: skip
 
 
 @device
 def viscosity_of_cluster(
-    i, begin, end, entries, packed, support, factor, weight, velocity, result
+    i, begin, end, entries, packed, support, factor, part, weight, velocity, result
 ):  # fmt: skip
     four = np.uint64(4)
+    varies = part.shape[0] > 1
+    own_part = lanes_at(part, i) if varies else same_lanes(part[0])
     many = weight.shape[0] > 1
     heavy = lanes_at(weight, i) if many else same_lanes(weight[0])
     x, y, z = vectors_of_cluster(packed, i)
@@ -117,6 +124,9 @@ def viscosity_of_cluster(
         share = left * left * left * (squared * squared * inverse) * packed[j + np.uint64(3)]
         share = share * along / at_least(square, CLOSE / squared)
         share = share * at_most(heavy, weight[n] if many else weight[0])
+        if varies:
+            both = at_least(own_part + part[n], SLIGHT)
+            share = share * (own_part * (2.0 * part[n]) / both)
         su = su + share * dx
         sv = sv + share * dy
         sw = sw + share * dz

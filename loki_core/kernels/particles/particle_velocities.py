@@ -1,7 +1,8 @@
 """Velocities of particle fluids: XSPH smoothing and vorticity confinement.
 
 Velocities are by place (`neighbour_lists`), with four numbers a place of which the last is unused.
-Smoothing conserves momentum: what a particle gains by a pair the other one loses.
+Smoothing conserves momentum: what a particle gains by a pair the other one loses; where the
+strength varies, a pair has the mean of the two.
 """
 
 from __future__ import annotations
@@ -28,28 +29,31 @@ EVEN = 0.01
 
 @parallel_kernel
 def smooth_velocities(
-    clusters, first, last, entries, packed, support, uniform, norm, density, strength, weight,
+    clusters, first, last, entries, packed, support, uniform, norm, density, strength, part, weight,
     velocity, smoothed,
 ):  # fmt: skip
     """One XSPH iteration: v_i += strength sum_j V_j / c_j (v_j - v_i) W_ij (equation 6).
 
     The compression c_j is taken as the mean of both sides, and of particles of different density
     the heavier one follows less, so that a pair gains no momentum. Args: density over rest density
-    [places]; weight [places] or [1]; velocity, smoothed [4 places].
+    [places]; part of the strength that each has, [places], or [1] for all of it; weight [places] or
+    [1]; velocity, smoothed [4 places].
     """
     for c in prange(clusters.shape[0]):
         i = np.int64(clusters[c]) * LANES
         smooth_cluster(
-            i, first[c], last[c], entries, packed, support, norm * strength, density, weight,
+            i, first[c], last[c], entries, packed, support, norm * strength, density, part, weight,
             velocity, smoothed,
         )  # fmt: skip
 
 
 @device
 def smooth_cluster(
-    i, begin, end, entries, packed, support, factor, density, weight, velocity, smoothed
+    i, begin, end, entries, packed, support, factor, density, part, weight, velocity, smoothed
 ):  # fmt: skip
     four = np.uint64(4)
+    varies = part.shape[0] > 1
+    half_part = (lanes_at(part, i) if varies else same_lanes(part[0])) * 0.5
     many = weight.shape[0] > 1
     heavy = lanes_at(weight, i) if many else same_lanes(weight[0])
     x, y, z = vectors_of_cluster(packed, i)
@@ -72,6 +76,8 @@ def smooth_cluster(
         share = left * left * (q * 4.0 + 1.0) * (inverse * inverse * inverse)
         share = share * packed[j + np.uint64(3)] / at_least(own + density[n] * 0.5, 1.0)
         share = share * at_most(heavy, weight[n] if many else weight[0])
+        if varies:
+            share = share * (half_part + part[n] * 0.5)
         su = su + share * (velocity[j] - u)
         sv = sv + share * (velocity[j + np.uint64(1)] - v)
         sw = sw + share * (velocity[j + np.uint64(2)] - w)
@@ -131,7 +137,7 @@ def confine_vortices(
 ):  # fmt: skip
     """Add strength h (N x omega) to velocities, N = grad |omega| / |grad |omega||.
 
-    Args: size [places], |omega| [1/s]; strength, with the length of the step [s].
+    Args: size [places], |omega| [1/s]; strength [places] or [1], with the length of the step [s].
     """
     for c in prange(clusters.shape[0]):
         i = np.int64(clusters[c]) * LANES
@@ -165,7 +171,8 @@ def confine_one(
     factor = 20.0 * norm
     length = math.sqrt(gx * gx + gy * gy + gz * gz) * factor
     if length * support[p] > EVEN * size[p]:
-        gain = strength * support[p] * factor / length
+        own = strength[p] if strength.shape[0] > 1 else strength[0]
+        gain = own * support[p] * factor / length
         ox, oy, oz = vortex[4 * p], vortex[4 * p + 1], vortex[4 * p + 2]
         velocity[4 * p] += gain * (gy * oz - gz * oy)
         velocity[4 * p + 1] += gain * (gz * ox - gx * oz)

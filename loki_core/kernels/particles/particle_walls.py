@@ -188,11 +188,13 @@ def stop_at(p, n, push, nx, ny, nz, start, drift, friction, packed, total):
 def stop_at_box(near, lower, upper, support, keep, friction, start, packed, total):
     """Keep places `keep` supports away from the sides of the box, which are at rest.
 
-    Args: start [n, 3] m, where the step began; total [3, places] m, which the push is added to.
+    Args: friction [n], or [1] for all; start [n, 3] m, where the step began; total [3, places] m,
+    which the push is added to.
     """
     for n in prange(near.shape[0]):
         p = near[n]
         gap = np.float64(support[p]) * keep
+        mu = friction[n] if friction.shape[0] > 1 else friction[0]
         still = (0.0, 0.0, 0.0)
         for axis in range(3):
             nx, ny, nz = 1.0 * (axis == 0), 1.0 * (axis == 1), 1.0 * (axis == 2)
@@ -201,9 +203,9 @@ def stop_at_box(near, lower, upper, support, keep, friction, start, packed, tota
             if below > 0.0 and above > 0.0:
                 continue  # a gap too narrow for it: leave it to the density
             if below > 0.0:
-                stop_at(p, n, below, nx, ny, nz, start, still, friction, packed, total)
+                stop_at(p, n, below, nx, ny, nz, start, still, mu, packed, total)
             elif above > 0.0:
-                stop_at(p, n, above, -nx, -ny, -nz, start, still, friction, packed, total)
+                stop_at(p, n, above, -nx, -ny, -nz, start, still, mu, packed, total)
 
 
 @parallel_kernel

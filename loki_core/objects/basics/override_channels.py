@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
 from loki_core.data.particle_system import ParticleSystem
+from loki_core.data.voxels import Voxels
 from loki_core.errors import InputError
 from loki_core.sparse_parameters import channel_names
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]
 
-PLACES = ("detail", "primitive", "point")
+PLACES = ("detail", "primitive", "point", "voxel")
 
 
 def override_names(behavior_class: type[Behavior], *parameters: str) -> tuple[str, ...]:
@@ -36,6 +37,23 @@ def override_names(behavior_class: type[Behavior], *parameters: str) -> tuple[st
     )
     names = (own for name in chosen for own in channel_names(behavior_class, name))
     return tuple(dict.fromkeys(one for name in names for one in (name, f"{name}_scale")))
+
+
+def give_defaults(particles: ParticleSystem, behavior: Behavior, names: Iterable[str]) -> None:
+    """Let particles that come later have a Behavior's values in channels that override these.
+
+    Args:
+        particles: With the channels.
+        behavior: With the values of the current time.
+        names: Of channels that override its parameters.
+    """
+    for parameter in behavior.parameters():
+        value = getattr(behavior, parameter)
+        for own in channel_names(type(behavior), parameter):
+            if own in names and value is not None:
+                particles.channels[own].default = value
+            if f"{own}_scale" in names:
+                particles.channels[f"{own}_scale"].default = 1.0
 
 
 class OverrideChannels:
@@ -55,9 +73,8 @@ class OverrideChannels:
         """Names of overrides whose bytes are not those of the last stream, by place."""
         changed: dict[str, list[str]] = {place: [] for place in PLACES}
         for place in PLACES:
-            present = stream.channels[place]
             for name in self._names:
-                array = present.get(name)
+                array = _present(stream, place, name)
                 if self._differs((place, name), array):
                     changed[place].append(name)
         return changed
@@ -180,6 +197,19 @@ def _own_ids(stream: Any) -> Int64 | None:
     ids = stream.channels["point"].get("id")
     usable = ids is not None and ids.ndim == 1 and ids.dtype.kind in "iu"
     return ids.astype(np.int64) if usable else None
+
+
+def _present(stream: Any, place: str, name: str) -> Array | None:
+    """A channel at a place of a mesh; of voxels its bytes, with where they are."""
+    if not isinstance(stream, Voxels):
+        found: Array | None = stream.channels[place].get(name) if place != "voxel" else None
+        return found
+    channel = stream.channels.get(name) if place == "voxel" else None
+    if channel is None:
+        return None
+    place_and_size = [*stream.origin.tolist(), stream.voxel_size, channel.background]
+    parts = (channel.values, stream.coords, np.array(place_and_size))
+    return np.concatenate([np.ascontiguousarray(one).view(np.uint8).reshape(-1) for one in parts])
 
 
 def _digest(array: Array) -> bytes:

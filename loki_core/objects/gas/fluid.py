@@ -23,8 +23,10 @@ from loki_core.kernels.gas.extension import FARTHEST, HOLDS, SLIPS
 from loki_core.kernels.gas.mac_grid import apply_forces, largest_components, mobility_of_drag
 from loki_core.objects.basics.capabilities import Faces
 from loki_core.objects.basics.object import Object
+from loki_core.objects.basics.override_channels import override_names
 from loki_core.objects.gas.surroundings import Surroundings
 from loki_core.objects.gas.volume_boundaries import classify, hold_walls, surroundings_of
+from loki_core.objects.gas.voxel_parameters import VoxelParameter, resolve_on_voxels
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
 
@@ -342,6 +344,11 @@ class Fluid(Object, Faces):
             flat,
         )
 
+    @property
+    def uniform_part(self) -> float:
+        """Part of a uniform acceleration that is not the hydrostatic pressure's around."""
+        return 1.0
+
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """What uniform forces do [m/s^2]."""
         total = np.zeros(3)
@@ -436,6 +443,25 @@ class Fluid(Object, Faces):
         self.volume.local(channel)[:] = values[mine]
         self.volume.mark_written(channel)
 
+    # -- sparse parameters -----------------------------------------------------------------
+
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
-        """Nothing is painted on voxels: masks are streams."""
-        return ()
+        """Materials that override a parameter of the Behavior in each voxel."""
+        present = self.materials
+        varying = [n for n, one in behavior.parameters().items() if one.varies == "vertex"]
+        names = override_names(type(behavior), *varying) if varying else ()
+        return tuple(name for name in names if name in present)
+
+    def on_voxels(self, behavior: Behavior, name: str, *, label: str) -> VoxelParameter:
+        """A parameter in cells and on faces. Collective where it varies."""
+        return resolve_on_voxels(self, behavior, name, label=label)
+
+    def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
+        """The same as a Task declares them."""
+        return tuple(f"volume.{name}" for name in self.overriding_channels(behavior))
+
+    def follow_overrides(self, behavior: Behavior) -> None:
+        """Follow them, and make room for forces that are not the same everywhere."""
+        super().follow_overrides(behavior)
+        if behavior.kind == "force" and self.overriding_channels(behavior):
+            self.need_force()

@@ -19,7 +19,7 @@ differs from the ambient air; those that hold nothing are dropped.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -244,6 +244,30 @@ class Volume(Fluid, Gas):
                 if name == "velocity" or name in self.materials:
                     sample_into(self.volume, name, stream, label=label)
 
+    # -- an input in motion ----------------------------------------------------------------
+
+    def overriding_stream(self) -> Any:
+        return None if self.behavior.input is None else self.scope.inputs[self.behavior.input]
+
+    def take_details(self, stream: Any) -> None:
+        """Voxels have none."""
+
+    def take_overrides(self, stream: Any, changed: Mapping[str, list[str]]) -> None:
+        """Take materials that override parameters as the input has them now, in all Buckets.
+
+        Raises:
+            InputError: One was not there at the start, or is not there any more.
+        """
+        label = f'{self.path}: input "{self.behavior.input}"'
+        for name in changed["voxel"]:
+            if name not in stream.channels or name not in self.volume.channels:
+                when = "no more" if name in self.volume.channels else "now, but not at the start"
+                raise InputError(
+                    f'{label} has the channel "{name}" {when}; it overrides a parameter, so its '
+                    "values may change, but it may not come or go"
+                )
+            sample_into(self.volume, name, stream, label=label)
+
     def _wanted(self, stream: Voxels | None = None) -> NDArray[np.int32]:
         """Buckets that the volume should start with; any rank may name any."""
         if self.behavior.region == "box":
@@ -419,8 +443,12 @@ class Volume(Fluid, Gas):
 
     def uniform_acceleration(self) -> NDArray[np.float64]:
         """What uniform forces do beyond the ambient air's hydrostatic pressure [m/s^2]."""
-        total = super().uniform_acceleration()
-        return total * (1.0 - self.ambient_density / float(self.settings.density))
+        return super().uniform_acceleration() * self.uniform_part
+
+    @property
+    def uniform_part(self) -> float:
+        """What gas weighs beyond the ambient air that it displaces, over its own weight."""
+        return 1.0 - self.ambient_density / float(self.settings.density)
 
     @task(Stage.ADVECT_VOLUMES, reads=("volume.velocity", "volume.kind"), halo=1)
     def advect_channels(self, access: Access, step: Step) -> None:

@@ -30,7 +30,7 @@ from loki_core.kernels.liquid.liquid_motion import keep_inside
 from loki_core.kernels.particles.lagrangian_step import largest_speed
 from loki_core.objects.basics.capabilities import Liquid
 from loki_core.objects.basics.object import Object, Scope
-from loki_core.objects.basics.override_channels import InputPoints, take_painted
+from loki_core.objects.basics.override_channels import InputPoints, give_defaults, take_painted
 from loki_core.objects.basics.point_channels import PointChannels
 from loki_core.objects.gas.fluid import Fluid
 from loki_core.objects.liquid.free_bodies import FreeBodies
@@ -53,6 +53,7 @@ from loki_core.objects.particles.particle_state import (
 )
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
+from loki_core.sparse_parameters import Resolved
 
 TRANSFERS = ("apic", "flip", "pic", "affine_flip")
 #: Channels that the Object makes itself; all others are the user's and pass through.
@@ -85,7 +86,11 @@ class HybridObject(Behavior, kind="object"):
         "flip is lively, pic is damped.",
     )
     flip_part: float = parameter(
-        0.97, minimum=0.0, maximum=1.0, doc="Part of flip, the rest is pic; of both flip transfers."
+        0.97,
+        minimum=0.0,
+        maximum=1.0,
+        varies="vertex",
+        doc="Part of flip, the rest is pic; of both flip transfers.",
     )
     particles_per_axis: int = parameter(
         2, minimum=1, maximum=4, doc="Particles along the edge of a full voxel."
@@ -107,6 +112,7 @@ class HybridObject(Behavior, kind="object"):
         None,
         unit="m",
         minimum=1.0e-6,
+        varies="vertex",
         doc="Of the drops that particles break up into where a wind drags them; none takes one "
         "drop of a particle's volume.",
     )
@@ -187,10 +193,11 @@ class Hybrid(Fluid, Liquid):
         """Whether particles carry the gradient of the velocity."""
         return self.behavior.transfer in ("apic", "affine_flip")
 
-    @property
-    def keep(self) -> float:
-        """Part of a particle's own velocity that a step leaves to it."""
-        return float(self.settings.flip_part) if "flip" in self.behavior.transfer else 0.0
+    def keep(self) -> Resolved:
+        """Part of a particle's own velocity that a step leaves to it, of each or of all."""
+        if "flip" not in self.behavior.transfer:
+            return Resolved(np.zeros(1), 0, "transfer")
+        return self.resolve(self.behavior, "flip_part", label=self.path, dtype=np.float64)
 
     @property
     def particle_share(self) -> float:
@@ -214,8 +221,18 @@ class Hybrid(Fluid, Liquid):
         return PointChannels(self.particles, names)
 
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
-        """Channels of the particles that override a parameter of the Behavior."""
-        return Object.overriding_channels(self, behavior)
+        """Channels of the particles that override a parameter of the Behavior.
+
+        Particles that come later have the Behavior's value.
+        """
+        names = Object.overriding_channels(self, behavior)
+        give_defaults(self.particles, self.now(behavior), names)
+        return names
+
+    def painted_reads(self, behavior: Behavior) -> tuple[str, ...]:
+        """The same as a Task declares them; voxels have the means of the particles around them."""
+        names = Object.painted_reads(self, behavior)
+        return (*names, "particles.position") if names else ()
 
     # -- start -----------------------------------------------------------------------------
 
@@ -375,6 +392,8 @@ class Hybrid(Fluid, Liquid):
                 writes = (*writes, "volume.node_distance")
         if name == "transfer_to_grid" and self.keeps_start:
             writes = (*writes, "volume.start_velocity")
+        if name == "move":
+            reads += self.painted_reads(self.behavior)
         if name == "move" and self.is_affine:
             writes = (*writes, "particles.affine")
         if name == "move" and self.band is not None:

@@ -257,14 +257,15 @@ class LiquidGrid:
         liquid, volume, particles = self.liquid, self.liquid.volume, self.liquid.particles
         halo = self.halo(dt)
         volume.refresh("velocity", halo=halo, corners=True)
-        keeps, around = liquid.keep > 0.0, liquid.surroundings()
+        keep, around = liquid.keep(), liquid.surroundings()
+        keeps = bool(keep.step) or keep.values[0] > 0.0
         if keeps:
             volume.refresh("former_velocity", corners=True)
         volume.refresh("spread", corners=True)
         rows = self.rows()
         faces_to_particles(
             volume.with_ghosts("velocity"), volume.with_ghosts("former_velocity"), int(keeps),
-            liquid.keep, volume.with_ghosts("spread"), volume.buckets.neighbours,
+            *keep, volume.with_ghosts("spread"), volume.buckets.neighbours,
             np.array(around.kinds), around.velocity, rows, particles.buckets.coords,
             particles.domain.bucket_size, halo, dt, particles.offsets, particles.local("position"),
             particles.local("velocity"), *self._affine(), self._near_air(), self._noise(dt),

@@ -18,13 +18,14 @@ sees it once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior
-from loki_core.data.accessors import Access, ChannelData
+from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.liquid.liquid_exposure import find_exposure
 from loki_core.kernels.particles.lagrangian_step import solve_implicit
@@ -86,15 +87,15 @@ class LiquidSpray(Object, Immersed):
         exposure = self._exposure()
         rows = np.flatnonzero(exposure > 0.0)
         velocity = particles.local("velocity")[rows]
-        drop = BALL * self._drop_radius() ** 3
+        radius = self._drop_radii(rows)
         self.points.append(
             {
                 "position": particles.local("position")[rows],
                 "velocity": velocity,
                 "start_velocity": velocity,
                 "mass": np.full(len(rows), float(self.liquid.settings.density) * self._volume),
-                "radius": np.full(len(rows), self._drop_radius()),
-                "exposure": exposure[rows] * (self._volume / drop),
+                "radius": radius,
+                "exposure": exposure[rows] * (self._volume / (BALL * radius**3)),
                 "row": rows,
             },
             ids=particles.local("id")[rows],
@@ -134,9 +135,24 @@ class LiquidSpray(Object, Immersed):
         """Of one particle [m^3]."""
         return self.liquid.particle_share * self.liquid.voxel_size**3
 
-    def _drop_radius(self) -> float:
-        given = self.liquid.settings.drop_radius
-        return float(np.cbrt(self._volume / BALL) if given is None else given)
+    def _drop_radii(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Of the drops that some of the liquid's particles are, [rows] m."""
+        liquid = self.liquid
+        behavior = liquid.behavior
+        if behavior.drop_radius is None:  # what is painted may be factors alone
+            behavior = behavior.replace(drop_radius=float(np.cbrt(self._volume / BALL)))
+        values, step = liquid.resolve(behavior, "drop_radius", label=liquid.path, dtype=np.float64)
+        return values[rows] if step else np.full(len(rows), values[0])
+
+    def declare(
+        self, name: str, stage: Stage, declaration: Declaration
+    ) -> tuple[Stage, Declaration]:
+        """Where drops are found, what is painted on particles says how large they are."""
+        if name == "meet_air":
+            painted = Object.painted_reads(self.liquid, self.liquid.behavior)
+            reads = tuple(dict.fromkeys((*declaration.reads, *painted)))
+            declaration = replace(declaration, reads=reads)
+        return super().declare(name, stage, declaration)
 
     def _exposure(self) -> NDArray[np.float64]:
         """Exposure of all local particles. Collective."""

@@ -36,6 +36,7 @@ from loki_core.objects.particles.particle_walls import ParticleWalls
 from loki_core.operators.operator import Operator
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
+from loki_core.sparse_parameters import Resolved
 
 Array = NDArray[Any]
 
@@ -54,11 +55,15 @@ LEAST_SKIN, LARGEST_SKIN = 0.04, 0.08
 WIDER, NARROWER = 1.3, 0.98
 
 
-class FluidBehavior(ParticleMatter, abstract=True):
+class FluidBehavior(ParticleMatter, abstract=True, varies="vertex"):
     """What all of them can be told."""
 
     support: float = parameter(
-        2.0, minimum=1.6, maximum=4.0, doc="Reach of a particle's kernel, in spacings."
+        2.0,
+        minimum=1.6,
+        maximum=4.0,
+        varies="no",  # a pair has one kernel
+        doc="Reach of a particle's kernel, in spacings.",
     )
     friction: float = parameter(
         0.0, minimum=0.0, doc="Coulomb's coefficient of the walls of the box."
@@ -66,6 +71,7 @@ class FluidBehavior(ParticleMatter, abstract=True):
     largest_motion: float = parameter(
         2.0,
         minimum=0.01,
+        varies="no",
         doc="Most spacings that particles move in a substep, where substeps are adaptive.",
     )
 
@@ -162,7 +168,7 @@ class ParticleFluid(MeetsColliders, Operator[LooseParticles]):
             self.target.body_colliders,
             spacing=1.0 / float(self.settings.support),
             lattice=self.prototype,
-            friction=float(self.settings.friction),
+            friction=self.resolve("friction", np.float64).values,
         )
 
     def collider_resolution(self) -> int:
@@ -229,6 +235,32 @@ class FluidStep:
         self.largest_reach = comm.maximum(float(self.reach.max(initial=0.0)))
         self._stiffness = lattice.stiffness / float(self.settings.support) ** 2
         self._weight_of_rows, self._is_one_liquid = action.density_ratios(self.volume)
+
+    # -- parameters that vary --------------------------------------------------------------
+
+    @property
+    def whole(self) -> Array:
+        """Part of a parameter that every place has where it does not vary."""
+        return np.ones(1, self.particles.dtype)
+
+    def resolve(self, name: str) -> Resolved:
+        """A parameter of the fluid for each row, in double precision."""
+        return self.action.resolve(name, np.float64)
+
+    def largest(self, found: Resolved) -> float:
+        """Largest value on all ranks, none negative. Collective where it varies."""
+        if found.step == 0:
+            return float(found.values[0])
+        return float(self.particles.domain.comm.maximum(float(found.values.max(initial=0.0))))
+
+    def parts(self, found: Resolved, largest: float) -> Array:
+        """Part of the largest value that each place has, [places], or [1] for all of it.
+
+        Collective where it varies.
+        """
+        if found.step == 0:
+            return self.whole
+        return self.search.gather((found.values / (largest or 1.0)).astype(self.particles.dtype))
 
     @property
     def pressure_scale(self) -> float:
@@ -331,6 +363,7 @@ class FluidStep:
         *,
         furthest: float,
         tensile: float = 0.0,
+        part: Array | None = None,
     ) -> None:
         """Move places by what multipliers push, and stop them at walls. Collective.
 
@@ -339,10 +372,14 @@ class FluidStep:
             total: What places have moved by [3, places] m, which is added to.
             furthest: Longest way, over a support.
             tensile: Largest s_ij over a support [m].
+            part: Of that which each place has; all of it if None.
         """
         search = self.search
         search.share(multiplier)
-        correct_positions(*self.listed, multiplier, tensile, TENSILE_REFERENCE, self._shift)
+        correct_positions(
+            *self.listed, multiplier, tensile, self.whole if part is None else part,
+            TENSILE_REFERENCE, self._shift,
+        )  # fmt: skip
         self.walls.add_push(multiplier, applied, self._shift)
         move_places(self._shift, self.weight, search.support, furthest, search.packed, total)
         self.walls.stop(search, total)
@@ -352,7 +389,7 @@ class FluidStep:
         """What multipliers by place, none negative, pull places by, times weight [3, places] m."""
         minus = -multiplier  # walls do not pull
         self.search.share(minus)
-        correct_positions(*self.listed, minus, 0.0, TENSILE_REFERENCE, self._shift)
+        correct_positions(*self.listed, minus, 0.0, self.whole, TENSILE_REFERENCE, self._shift)
         self.walls.add_push(minus, minus, self._shift)
         push: Array = -self._shift
         return push

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.data.curves import Curves
 from loki_core.data.mesh import Mesh
 from loki_core.data.surface import Surface
 from loki_core.errors import InputError
@@ -24,7 +25,8 @@ class Places(NamedTuple):
     """Where new particles appear.
 
     World positions [m], unit normals (zero without a surface) and velocities [m/s] are [n, 3];
-    corners and weights [n, k] say which points of the source a place lies between.
+    corners and weights [n, k] say which points of the source a place lies between, primitive [n]
+    in which of its primitives it is, if it has any.
     """
 
     position: NDArray[np.float64]
@@ -32,6 +34,16 @@ class Places(NamedTuple):
     velocity: NDArray[np.float64]
     corners: NDArray[np.int64]
     weights: NDArray[np.float64]
+    primitive: NDArray[np.int64]
+
+    def carry(self, location: str, array: NDArray[Any]) -> NDArray[Any]:
+        """A channel of the source's points or primitives at the places, [n, ...]."""
+        if location == "primitive":
+            carried: NDArray[Any] = array[self.primitive]
+            return carried
+        flat = np.asarray(array, np.float64).reshape(len(array), -1)
+        mixed = _mix(flat, self.corners, self.weights)
+        return mixed.reshape(-1, *array.shape[1:])
 
 
 def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Places:
@@ -48,7 +60,8 @@ def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Plac
     if source.point_count == 0:
         raise InputError(f"{label}: the source stream has no points to emit from")
     corners = _simplices(source)
-    chosen, weights = _choose(source, corners, uniforms, label)
+    rows, weights = _choose(source, corners, uniforms, label)
+    chosen = corners[rows]
     position = _mix(np.asarray(source.positions, dtype=np.float64), chosen, weights)
     velocity = np.zeros_like(position)
     if "velocity" in source.channels["point"]:
@@ -57,7 +70,7 @@ def places_on(source: Any, uniforms: NDArray[np.float64], *, label: str) -> Plac
     normal = np.zeros_like(position)
     if corners.shape[1] == 3:
         normal = _normals(np.asarray(source.positions, dtype=np.float64), chosen)
-    return Places(position, normal, velocity, chosen, weights)
+    return Places(position, normal, velocity, chosen, weights, _primitives(source, chosen, rows))
 
 
 def inherited_channels(
@@ -87,15 +100,26 @@ def _simplices(source: Mesh) -> NDArray[np.int64]:
     return np.arange(source.point_count, dtype=np.int64)[:, None]
 
 
+def _primitives(
+    source: Mesh, corners: NDArray[np.int64], rows: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Primitive of each place, given its corners [n, k] and the row of its simplex [n]."""
+    if isinstance(source, Surface):
+        return np.asarray(source.triangle_faces(), np.int64)[rows]
+    if isinstance(source, Curves):
+        return np.asarray(source.curve_of_point(), np.int64)[corners[:, 0]]
+    return rows  # of a Wireframe, whose primitives are its edges; Points have none
+
+
 def _choose(
     source: Mesh, corners: NDArray[np.int64], uniforms: NDArray[np.float64], label: str
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Corners [n, k] and barycentric weights [n, k] of a place in each row."""
+    """Row of the simplex [n] and barycentric weights [n, k] of each place."""
     position = np.asarray(source.positions, dtype=np.float64)
     size = corners.shape[1]
     if size == 1:
         rows = np.minimum((uniforms[:, 0] * len(corners)).astype(np.int64), len(corners) - 1)
-        return corners[rows], np.ones((len(uniforms), 1))
+        return rows, np.ones((len(uniforms), 1))
     edge = position[corners[:, 1]] - position[corners[:, 0]]
     if size == 2:
         measure = np.linalg.norm(edge, axis=1)
@@ -114,7 +138,7 @@ def _choose(
         weights = np.stack(
             (1.0 - root, root * (1.0 - uniforms[:, 2]), root * uniforms[:, 2]), axis=1
         )
-    return corners[rows], weights
+    return rows, weights
 
 
 def _mix(

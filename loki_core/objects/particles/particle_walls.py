@@ -42,7 +42,7 @@ class ParticleWalls:
         colliders: With fields at the end of the substep.
         spacing: Of particles, over their support.
         lattice: Sums over a filled neighbourhood.
-        friction: Of the sides of the box.
+        friction: Of the sides of the box, to each row of particles [count], or [1] to all.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ParticleWalls:
         *,
         spacing: float,
         lattice: Prototype,
-        friction: float,
+        friction: Array,
     ) -> None:
         walls = [condition.kind == "wall" for condition in domain.boundaries]
         self.lower = np.where(walls[0::2], domain.relative_lower, -FAR)
@@ -88,6 +88,7 @@ class ParticleWalls:
             self.start -= moved[rows]
         self.open = np.ones(len(self.near))
         self.gradient = np.zeros((len(self.near), 3))
+        self.rub = self._friction_of(rows)
         self.drift = [dt * _velocity(one, packed, self.near) for one in self.colliders]
         self.rough = [_roughness(one, packed, self.near) for one in self.colliders]
 
@@ -127,11 +128,15 @@ class ParticleWalls:
             distance_to_box(position, every, self.lower, self.upper, closest)
             near = every[closest < keep * support]
             stop_at_box(
-                near, self.lower, self.upper, support, keep, self.friction, starts(near), position,
-                moved,
+                near, self.lower, self.upper, support, keep, self._friction_of(near), starts(near),
+                position, moved,
             )  # fmt: skip
             caught |= len(near) > 0
         return caught
+
+    def _friction_of(self, rows: Array) -> Array:
+        """Coulomb's coefficient of the sides to some rows, [n] or [1]."""
+        return self.friction if len(self.friction) == 1 else self.friction[rows]
 
     def add_density(self, search: NeighbourSearch, density: Array) -> None:
         """Measure the walls at the present positions, and count what they take as filled."""
@@ -190,7 +195,7 @@ class ParticleWalls:
             stop_at_field(*field_of(one), *given)
         if self.has_box:
             stop_at_box(
-                self.near, self.lower, self.upper, search.support, keep, self.friction, self.start,
+                self.near, self.lower, self.upper, search.support, keep, self.rub, self.start,
                 search.packed, total,
             )  # fmt: skip
 

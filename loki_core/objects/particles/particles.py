@@ -8,6 +8,8 @@ An Attachment that reaches the particles lets them join the system of all solids
 body of its own (`objects/solids/joinable.py`). What they have are degrees of freedom of solids
 then, so they are stored in float64, whatever the precision of the Setup. A Collision Constraint
 lets them bounce off Colliders (`constraints/particle_contacts.py`), joined or not.
+
+What particles are emitted with may vary over the source (`source_parameters.py`).
 """
 
 from __future__ import annotations
@@ -41,7 +43,12 @@ from loki_core.kernels.particles.lagrangian_step import (
 )
 from loki_core.objects.basics.capabilities import LooseParticles
 from loki_core.objects.basics.object import Scope
-from loki_core.objects.basics.override_channels import InputPoints, override_names, take_painted
+from loki_core.objects.basics.override_channels import (
+    InputPoints,
+    give_defaults,
+    override_names,
+    take_painted,
+)
 from loki_core.objects.basics.point_channels import PointChannels
 from loki_core.objects.particles.neighbour_search import NEIGHBOUR_CHANNELS
 from loki_core.objects.particles.particle_source import (
@@ -57,10 +64,11 @@ from loki_core.objects.particles.particle_state import (
     world_positions,
     write_particles,
 )
+from loki_core.objects.particles.source_parameters import of_source, resolve_on_source, says
 from loki_core.objects.solids.joinable import Joinable
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
-from loki_core.sparse_parameters import channel_names, resolve
+from loki_core.sparse_parameters import resolve
 
 BALL = 4.0 / 3.0 * np.pi
 RADII_PER_BUCKET = 10.0  # so that neighbours, of liquids too, are in a Bucket or beside it
@@ -83,7 +91,7 @@ OWN_CHANNELS = (
 OUTPUT_CHANNELS = ("id", "velocity", "mass", "radius", "age")
 
 
-class ParticleObject(Behavior, kind="object"):
+class ParticleObject(Behavior, kind="object", varies="vertex"):
     """Simulate points as particles, and emit new ones from a source."""
 
     input: str | None = parameter(
@@ -120,7 +128,6 @@ class ParticleObject(Behavior, kind="object"):
         0.005,
         unit="m",
         minimum=1e-9,
-        varies="vertex",
         channel="radius",
         doc="Radius of a particle.",
     )
@@ -128,7 +135,6 @@ class ParticleObject(Behavior, kind="object"):
         1000.0,
         unit="kg/m^3",
         minimum=1e-9,
-        varies="vertex",
         channel="density",
         doc="Mass of a particle over the volume of its ball.",
     )
@@ -260,13 +266,7 @@ class Particles(Joinable, LooseParticles):
     def overriding_channels(self, behavior: Behavior) -> tuple[str, ...]:
         """Name the painted overrides; particles that are emitted later get the Behavior's value."""
         names = super().overriding_channels(behavior)
-        for name in names:
-            for key in behavior.parameters():
-                if name in channel_names(type(behavior), key):
-                    value = getattr(behavior.at(self.time), key)
-                    self.particles.channels[name].default = value
-                elif name.removesuffix("_scale") in channel_names(type(behavior), key):
-                    self.particles.channels[name].default = 1.0
+        give_defaults(self.particles, self.now(behavior), names)
         return names
 
     def vertex_channels(self) -> Mapping[str, NDArray[Any]]:
@@ -302,8 +302,8 @@ class Particles(Joinable, LooseParticles):
         if "mass" not in values:
             density = self._per_point("density", stream, rows, label)
             values["mass"] = BALL * values["radius"].astype(np.float64) ** 3 * density
-        if "lifetime" not in values and self.settings.lifetime is not None:
-            values["lifetime"] = np.full(rows.stop - rows.start, self.settings.lifetime)
+        if "lifetime" not in values and says(self.behavior, "lifetime", stream, item=self):
+            values["lifetime"] = self._per_point("lifetime", stream, rows, label)
         values = {n: v for n, v in values.items() if n in self.particles.channels}
         first = self.particles.reserve_ids(count)
         ids = np.arange(first + rows.start, first + rows.stop, dtype=np.int64)
@@ -446,7 +446,8 @@ class Particles(Joinable, LooseParticles):
         if isinstance(source, Mesh) and source.point_count == 0:
             self.emission_debt = 0.0  # an emitter that is off owes nothing when it is on again
             return
-        self.emission_debt += self._of_object("rate") * step.dt
+        rate = of_source(self.behavior, "rate", source, item=self, label=self.path)
+        self.emission_debt += float(rate) * step.dt
         count = int(self.emission_debt + 1e-9)  # a sum of parts may be a hair below the whole
         self.emission_debt -= count
         if count == 0:
@@ -460,34 +461,37 @@ class Particles(Joinable, LooseParticles):
         fill_uniforms(random_key(step.seed, zlib.crc32(self.path.encode())), ids, uniforms)
         self._append_emitted(ids, uniforms, age=step.dt * (1.0 - (numbers + 0.5) / count))
 
-    def _of_object(self, name: str) -> float:
-        """A parameter of what is emitted: the whole Object's, for no vertex has said more."""
-        return float(self.of_object(self.behavior, name, label=self.path))
-
     def _append_emitted(
         self, ids: NDArray[np.int64], uniforms: NDArray[np.float64], age: NDArray[np.float64]
     ) -> None:
-        settings, dtype = self.settings, self.particles.dtype
-        source = self.scope.inputs[settings.source]
+        dtype, source = self.particles.dtype, self.scope.inputs[self.settings.source]
         places = places_on(source, uniforms[:, :UNIFORMS_PER_PLACE], label=self.path)
+
+        def found(name: str) -> NDArray[np.float64]:
+            """A parameter at the places; one for all where it is the same."""
+            values: NDArray[np.float64] = resolve_on_source(
+                self.behavior, name, source, places.carry, len(ids), item=self, label=self.path
+            ).values
+            return values
+
         velocity = (
-            np.asarray(settings.velocity)
-            + settings.normal_speed * places.normal
-            + settings.inherit_velocity * places.velocity
-            + settings.velocity_spread * _in_ball(uniforms[:, UNIFORMS_PER_PLACE:-1])
+            found("velocity")
+            + found("normal_speed")[:, None] * places.normal
+            + found("inherit_velocity")[:, None] * places.velocity
+            + found("velocity_spread")[:, None] * _in_ball(uniforms[:, UNIFORMS_PER_PLACE:-1])
         )
         position = self.scope.domain.to_relative(places.position) + velocity * age[:, None]
-        radius = np.full(len(ids), self._of_object("radius"))
+        radius = np.broadcast_to(found("radius"), len(ids))
         values: dict[str, NDArray[Any]] = {
             "position": position.astype(dtype),
             "velocity": velocity,
             "radius": radius,
-            "mass": BALL * radius**3 * self._of_object("density"),
+            "mass": BALL * radius**3 * found("density"),
             "age": age,
         }
-        if settings.lifetime is not None:
-            shorter = settings.lifetime_variation * uniforms[:, -1]
-            values["lifetime"] = settings.lifetime * (1.0 - shorter)
+        if says(self.behavior, "lifetime", source, item=self):
+            shorter = found("lifetime_variation") * uniforms[:, -1]
+            values["lifetime"] = found("lifetime") * (1.0 - shorter)
         values |= inherited_channels(source, places, self.vertex_channels())
         self.particles.append(values, ids=ids)
 

@@ -51,11 +51,12 @@ class Islands:
         if isinstance(stream, Surface):
             triangles = stream.triangles().astype(np.int64)
             sides = triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
-            faces, corners = stream.face_offsets, stream.face_vertices
+            faces = stream.face_offsets.astype(np.int64)
+            corners = stream.face_vertices.astype(np.int64)
         else:
-            triangles, sides = np.empty((0, 3), np.int64), stream.edge_points
-            faces = 2 * np.arange(stream.primitive_count + 1)
-            corners = stream.edge_points.reshape(-1)
+            triangles, sides = np.empty((0, 3), np.int64), stream.edge_points.astype(np.int64)
+            faces = 2 * np.arange(stream.primitive_count + 1, dtype=np.int64)
+            corners = sides.reshape(-1)
         edges = unique_edges(sides.astype(np.int32), stream.point_count)[0].astype(np.int64)
         body = _parts(edges, stream.point_count)
         edges = edges[np.argsort(body[edges[:, 0]], kind="stable")]
@@ -63,7 +64,6 @@ class Islands:
             place: {name: array.copy() for name, array in stream.channels[place].items()}
             for place in ("primitive", "vertex")
         }
-        faces, corners = faces.astype(np.int64), corners.astype(np.int64)
         return cls(type(stream), faces, corners, body, edges, triangles, channels)
 
     @property

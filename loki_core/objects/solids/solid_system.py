@@ -244,8 +244,9 @@ class SolidSystem(TaskOwner):
         """Unknowns of a Constraint's elements among those of all ranks, [n, d]."""
         if constraint.joins_bodies:
             found: NDArray[np.int64] = constraint.global_dofs
-            return found
-        return constraint.elements.dofs.astype(np.int64) + self.first_row
+        else:
+            found = constraint.elements.dofs.astype(np.int64) + self.first_row
+        return found
 
     def _find_sparse(self, large: NDArray[np.bool_]) -> SparseBodies | None:
         """The bodies that have factors of their own, if any is so large."""
