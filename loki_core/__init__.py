@@ -19,6 +19,10 @@ from loki_core.constraints.collision import CollisionConstraint
 from loki_core.constraints.constraint import Constraint, ConstraintBehavior
 from loki_core.constraints.distance import DistanceConstraint
 from loki_core.constraints.elements import Elements
+from loki_core.constraints.energy import EnergyAction
+from loki_core.constraints.membrane import MembraneConstraint
+from loki_core.constraints.neo_hookean import NeoHookeanConstraint
+from loki_core.constraints.point_energy import PointEnergy
 from loki_core.constraints.pressure import PressureMaterial
 from loki_core.constraints.stretching import StretchingConstraint
 from loki_core.constraints.viscosity import ViscosityMaterial
@@ -111,6 +115,7 @@ __all__ = [
     "DivergenceError",
     "DomainBoundary",
     "Elements",
+    "EnergyAction",
     "ExpressionError",
     "FluidDragForce",
     "Force",
@@ -130,11 +135,14 @@ __all__ = [
     "LiquidSurface",
     "LokiError",
     "MatchTarget",
+    "MembraneConstraint",
+    "NeoHookeanConstraint",
     "Object",
     "Operator",
     "ParticleExpression",
     "ParticleObject",
     "ParticleSystem",
+    "PointEnergy",
     "Points",
     "PositionBasedFluid",
     "PressureMaterial",

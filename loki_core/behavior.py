@@ -24,11 +24,23 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Protocol, Self, dataclass_transform, get_args
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Literal,
+    Protocol,
+    Self,
+    dataclass_transform,
+    get_args,
+)
 
 from loki_core.errors import LokiError, SetupError, did_you_mean
 from loki_core.keyframes import Keyframes
 from loki_core.parameter import Parameter, Varies, parameter
+
+if TYPE_CHECKING:
+    from loki_core.objects.basics.capabilities import Capability
 
 __all__ = [
     "Behavior",
@@ -347,10 +359,10 @@ def _same(value: Any, default: Any) -> bool:
 class ActionClass(Protocol):
     """What runs for a Behavior on one Object."""
 
-    def __call__(self, behavior: Any, item: Any, /) -> Any:
+    def __call__(self, behavior: Behavior, item: Capability, /) -> Any:
         """Make the Action of a Behavior for one Object."""
 
-    def acts_on(self, item: Any, /) -> bool:
+    def acts_on(self, item: Capability, /) -> bool:
         """Return whether the Action has anything to do on an Object."""
 
 

@@ -336,6 +336,13 @@ class SolverSetup(Group):
         placed = ((one.path, one.node) for one in self.walk() if isinstance(one.node, Behavior))
         return [Stream(*one) for one in self._references("stream", placed)]
 
+    def idle_streams(self, given: Iterable[str]) -> list[str]:
+        """Return the names of given streams that no enabled Behavior asks for."""
+        wanted = {stream.name for stream in self.streams()}
+        for _, behavior in self.behaviors():  # some name a stream or an Object
+            wanted |= {value for value in behavior.values().values() if isinstance(value, str)}
+        return sorted(set(given) - wanted)
+
     def _references(
         self, kind: str, behaviors: Iterable[tuple[str, Behavior]]
     ) -> Iterator[tuple[str, str, str]]:

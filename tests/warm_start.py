@@ -12,6 +12,7 @@ started one by one do not; tests of `wtloki run` start those.
 from __future__ import annotations
 
 import array
+import contextlib
 import json
 import os
 import socket
@@ -61,6 +62,9 @@ def serve(place: str) -> list[str] | None:
                 if key.fileobj is door:
                     line, _ = door.accept()
                     text, files, _, _ = socket.recv_fds(line, LONGEST, 4)
+                    if not text:  # a client that was killed before it said anything
+                        line.close()
+                        continue
                     child = os.fork()
                     if child == 0:
                         return _become(json.loads(text), files)
@@ -76,7 +80,8 @@ def serve(place: str) -> list[str] | None:
                 if ended:
                     if line in events.get_map():
                         events.unregister(line)
-                        line.send(str(os.waitstatus_to_exitcode(status)).encode())
+                        with contextlib.suppress(OSError):  # mpiexec may have killed the client
+                            line.send(str(os.waitstatus_to_exitcode(status)).encode())
                     line.close()
                     del running[child]
 

@@ -176,6 +176,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
             length, frames and shift. Whoever has the source, or else the target, owns a pair.
     """
 
+    behavior: AttachmentConstraint
+    settings: AttachmentConstraint
     components = 12
     rubbing = 3
     carries = True
@@ -246,6 +248,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     # -- emission --------------------------------------------------------------------------
 
+    @property
+    def is_changing(self) -> bool:
+        """Where pairs are looked for in every step."""
+        return bool(self.behavior.every_step)
+
     def begin_step(self, step: Step) -> None:
         """Look for pairs, the first time or always; host geometry stands at the step's start."""
         places = [None if host is None else host.at(step, end=False) for host in self.hosts]
@@ -314,7 +321,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         """Find the pairs; new ones are at rest as they are. Collective."""
         settings, first = self.settings, not self.table
         geometries = [self._geometry(side, places) for side in range(2)]
-        scope = self.target.scope
+        scope: Any = self.target.scope
         found = find_pairs(
             *geometries,
             emission=settings.emission,
@@ -469,11 +476,11 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def find_parameters(self) -> None:
         """Resolve what C depends on, too: xi, and lengths where they are given. Collective."""
-        super().find_parameters()
         self._flexibility = self.of_elements("flexibility")[0]
         if self.is_given("rest_length"):
             self._length[:] = self.of_elements("rest_length")[0]
             self._has_length[:] = self._length > self._least
+        super().find_parameters()  # the stiffness depends on both
 
     @property
     def _least(self) -> float:

@@ -117,7 +117,7 @@ def geometry_of(item: SolvedPoints) -> Geometry:
     return Geometry(places, primitives, bodies, attached, ids if has_names else None)
 
 
-def _gathered(item: Any) -> tuple[Int64, Float, NDArray[np.bool_]]:
+def _gathered(item: SolvedPoints) -> tuple[Int64, Float, NDArray[np.bool_]]:
     """Ids of all points in their order, places, and which take part. Collective."""
     particles, comm = item.particles, item.scope.domain.comm
     parts = [particles.local("id"), particles.local("position").reshape(-1)]

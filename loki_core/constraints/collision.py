@@ -120,6 +120,8 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     they do so evenly.
     """
 
+    behavior: CollisionConstraint  # type: ignore[assignment]
+    settings: CollisionConstraint
     cost = 7.5  # with contacts on a part of the points
     meeting = ("find_contacts", "accumulate")
     components = 3
@@ -159,6 +161,11 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     def _memories(self) -> tuple[str, ...]:
         edges = (f"edges.{MEMORY}",) if self._remembers_edges else ()
         return (f"particles.{MEMORY}", *edges)
+
+    @property
+    def scatter_touches(self) -> tuple[str, ...]:
+        """Contacts are of own points alone."""
+        return ("solids.fixed",)
 
     def joint_declaration(self, name: str) -> Declaration:
         """Every solve tells what the next step should know."""

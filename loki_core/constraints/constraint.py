@@ -6,13 +6,15 @@ parameters. From that come forces and matrices, Rayleigh damping, Dahl friction,
 the line search, and the derivatives that inverse dynamics needs. The formulas are in
 `kernels/solids/constraint_assembly.py`. In compliance mode Lagrange multipliers carry what is stiff
 (`compliance.py`): then a Constraint may be rigid.
+
+S may be a matrix for each element. With its factors  2 S = L k L^T,  L lower triangular with ones
+on its diagonal, the energy is that of  L^T C  and the diagonal k: so all else, friction included,
+knows of a diagonal alone, and C keeps its units.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,26 +22,29 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.compliance import Compliance
 from loki_core.constraints.elements import Elements
-from loki_core.data.accessors import Access, Declaration
+from loki_core.constraints.energy import EnergyAction, SolidTarget
+from loki_core.data.accessors import Access
 from loki_core.errors import SetupError
 from loki_core.kernels.solids.constraint_assembly import (
     comply,
     element_energies,
     element_roundings,
+    factor_stiffness,
+    mix_components,
+    mix_gradients,
     predict_tension,
     respond,
     scatter_diagonals,
     scatter_elements,
     scatter_forces,
     scatter_matrices,
+    unmix_components,
 )
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
-from loki_core.objects.basics.capabilities import Bodies, SolvedPoints
+from loki_core.linear_solvers.remainder import Remainder
 from loki_core.objects.solids.couplings import CoupledElements
-from loki_core.pipeline.action import Action
 from loki_core.pipeline.stages import Stage
-from loki_core.pipeline.task import Step, Task, task
-from loki_core.sparse_parameters import snake_case
+from loki_core.pipeline.task import Step, task
 
 Array = NDArray[Any]
 Float = NDArray[np.float64]
@@ -85,70 +90,34 @@ class ConstraintBehavior(Behavior, abstract=True, kind="constraint", varies="ver
             )
 
 
-SolidTarget = TypeVar("SolidTarget", bound=SolvedPoints)
-
-
-class Constraint(Action[SolidTarget]):
+class Constraint(EnergyAction[SolidTarget]):
     """Base of the Constraints of solids.
 
-    Class attributes, set by the author:
+    Class attributes, set by the author, beside those of every energy:
         components: M, the size of C.
-        place: Name of the data whose rows elements lie on; what they remember is kept there.
-        reads: Channels that `evaluate_only` needs, "<data>.<channel>"; positions, if not set.
-        gradient_reads: Channels that `evaluate` needs besides; none if that is all there is.
-        stiffness_reads: Channels that `stiffness` needs, and that finding elements does.
-        scatter_reads: Channels that `hessian`, `curvature` or a `scatter` of its own need.
-        second_reads: Channels that `scatter_second` needs besides.
-        has_hessian: Whether `hessian` gives the second derivative of a C of one component that is
-            semi-definite, as that of a length is.
+        has_hessian: Whether `second` gives the second derivatives of C.
         curved: Unknowns of an element for which `curvature` gives diagonal parts of it.
-        joins_bodies: Whether elements reach over several bodies (`joining.py`).
-        can_stiffen: Whether `stiffen` is there for those that would buckle.
-        is_contact: Whether it may want a solve to be repeated (`collision.py`).
 
     Attributes:
-        elements: What it acts on, in the numbering of the joint system.
-        elements_version: Changes when those do.
         value, gradient, tension: C [n, m], its gradient [n, m, d], and 2 S C with damping [n, m]
             of the last Newton iteration; in compliance mode the part that the matrix carries.
+            Where S is a matrix, of L^T C in place of C (`find_values`).
+        k, k_step: Its diagonal, `(values [n or 1, m], step)`.
+        mix: L of a stiffness that is a matrix, [n or 1, m, m].
         soft: What compliance mode keeps.
-        coupled: Where elements enter the joint system, if not by bodies' envelopes; it sets this.
     """
 
-    capability = Bodies  # most ask for more, few for less
+    behavior: ConstraintBehavior
     components: ClassVar[int] = 1
-    place: ClassVar[str] = "particles"
-    reads: tuple[str, ...] = ("particles.position",)
-    gradient_reads: tuple[str, ...] = ()
-    stiffness_reads: tuple[str, ...] = ()
-    scatter_reads: tuple[str, ...] = ()
-    second_reads: tuple[str, ...] = ()
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
-    joins_bodies: ClassVar[bool] = False
-    can_stiffen: ClassVar[bool] = False
-    is_contact: ClassVar[bool] = False
 
-    elements: Elements
     value: Float
     gradient: Float
     k: Float
     k_step: int
     soft: Compliance
-    coupled: CoupledElements | None = None
-    _stiffness_of: Any = None  # what k was found for
-
-    def __init__(self, behavior: Any, target: Any) -> None:
-        super().__init__(behavior, target)
-        self.elements_version = -1
-        others = [
-            one
-            for one in target.system.constraints
-            if one.target is target and type(one) is type(self)
-        ]
-        word = snake_case(type(behavior).__name__)
-        self._channel_prefix = f"{word}_{len(others)}" if others else word
-        target.system.constraints.append(self)
+    mix: Float | None = None
 
     # -- the author's part -----------------------------------------------------------------
 
@@ -165,40 +134,23 @@ class Constraint(Action[SolidTarget]):
         self.evaluate(value, np.empty_like(self.gradient))
 
     def stiffness(self) -> tuple[Float, int]:
-        """Return k = 2 S as `(values [n or 1, m], step)`."""
+        """Return k = 2 S as `(values, step)`: [n or 1, m], or matrices [n or 1, m, m]."""
         raise SetupError(f"{type(self).__name__} is a Constraint and must define stiffness()")
 
-    def stiffness_in_use(self) -> tuple[Float, int]:
-        """The same, or the inverse of a given compliance where it is not 0; a large k if rigid."""
-        k, step = self.stiffness()
-        if self.has_multipliers and self.is_given("compliance"):
-            given, given_step = self.of_elements("compliance")
-            k = np.where(k > 0.0, 1.0 / np.maximum(given[:, None], 1.0 / RIGID), 0.0)
-            step = max(step, given_step)
-        return k, step
+    def second(self, tension: Float, matrices: Float, *, definite: bool) -> None:
+        """Write sum_m T_m d2C_m/dx2 [n, d, d] where `has_hessian` says that there is one.
 
-    def hessian(self, matrices: Float) -> None:
-        """Write d2C/dx2 [n, d, d] where `has_hessian` says that there is one."""
+        Args:
+            tension: Of each component of C [n, m].
+            matrices: Written.
+            definite: Whether only the semi-definite part is asked for.
+        """
 
     def curvature(self, diagonal: Float) -> None:
         """Write T . d2C/dx_a^2 [n, c] for the `curved` unknowns, whose inertia is too small.
 
         What is positive is used; the present `gradient` and `tension` are there.
         """
-
-    def scatter_second(self) -> None:
-        """Add T . d2C/dx2 to the system's `second`, as far as the matrix is without it.
-
-        Of a length that is what compression does; override where there is more.
-        """
-        system, elements = self.target.system, self.elements
-        width = elements.dofs.shape[1]
-        matrices = np.zeros((elements.count, width, width))
-        self.hessian(matrices)
-        scatter_matrices(
-            elements.runs, elements.dofs, -matrices, -self.solved_tension(), system.fixed,
-            system.row, system.second,
-        )  # fmt: skip
 
     def rest_parameters(self) -> Float:
         """Return p [n, m] with dC/dp = -1: rest lengths, rest strains; for inverse dynamics."""
@@ -215,6 +167,61 @@ class Constraint(Action[SolidTarget]):
     def stiffen(self, factors: Float) -> None:
         """Multiply the stiffness of local bodies by factors [bodies]; where `can_stiffen`."""
         raise SetupError(f"{type(self).__name__} cannot be stiffened")
+
+    # -- C as the stiffness sees it --------------------------------------------------------
+
+    def stiffness_in_use(self) -> tuple[Float, int]:
+        """The diagonal of k, or the inverse of a given compliance where it is not 0.
+
+        A large k if it is rigid.
+        """
+        k, step = self.stiffness()
+        if k.ndim == 3:
+            self.mix, diagonal = np.empty_like(k), np.empty(k.shape[:2])
+            if factor_stiffness(np.ascontiguousarray(k), self.mix, diagonal):
+                raise SetupError(f"{self.path}: a matrix of stiffness is not positive")
+            k = diagonal
+        if self.has_multipliers and self.is_given("compliance"):
+            given, given_step = self.of_elements("compliance")
+            k = np.where(k > 0.0, 1.0 / np.maximum(given[:, None], 1.0 / RIGID), 0.0)
+            step = max(step, given_step)
+        return k, step
+
+    def find_values(self, value: Float, gradient: Float) -> None:
+        """Write C and its gradient for a diagonal stiffness: L^T C where that is a matrix."""
+        self.evaluate(value, gradient)
+        if self.mix is not None:
+            mix_components(self.mix, value)
+            mix_gradients(self.mix, gradient)
+
+    def find_values_only(self, value: Float) -> None:
+        """Write C alone for a diagonal stiffness."""
+        self.evaluate_only(value)
+        if self.mix is not None:
+            mix_components(self.mix, value)
+
+    def mixed(self, value: Float) -> Float:
+        """L^T C of some C [n, m], such as a change of rest parameters."""
+        if self.mix is None:
+            return value
+        found = value.copy()
+        mix_components(self.mix, found)
+        return found
+
+    def unmixed(self, value: Float) -> Float:
+        """The C [n, m] that gives some L^T C."""
+        if self.mix is None:
+            return value
+        found = value.copy()
+        unmix_components(self.mix, found)
+        return found
+
+    def pulled(self, tension: Float) -> Float:
+        """Tensions of the author's components, L T, from those of L^T C, [n, m]."""
+        if self.mix is None:
+            return tension
+        found: Float = (self.mix @ tension[:, :, None])[:, :, 0]
+        return found
 
     # -- mode and damping ------------------------------------------------------------------
 
@@ -233,31 +240,25 @@ class Constraint(Action[SolidTarget]):
         """Whether there may be Dahl friction."""
         return self._acts("friction") and self._acts("friction_stiffness")
 
-    def _acts(self, name: str) -> bool:
-        """Whether a parameter may be other than 0: it is set, animated or painted."""
-        return bool(getattr(self.behavior, name)) or self.target.is_painted(self.behavior, name)
-
-    def is_given(self, name: str) -> bool:
-        """Whether a parameter is other than none; 0 is."""
-        given = getattr(self.behavior, name) is not None
-        return given or self.target.is_painted(self.behavior, name)
-
-    def of_elements(self, name: str) -> tuple[Float, int]:
-        """A parameter of each element, `(values [n or 1], step)`."""
-        values, step = self.resolve(name, np.float64)
-        return (self.elements.mean(values), 1) if step else (values, 0)
-
     @property
     def memory_name(self) -> str:
         """Channel in which the friction at the start of the step is kept."""
         return f"{self._channel_prefix}_friction_memory"
 
     def find_parameters(self) -> None:
-        """Resolve what damps, of all elements; override for more."""
+        """Resolve the stiffness and what damps, of all elements; override for more."""
         self._relaxation = self.of_elements("damping_time")
         if self.has_friction:
             self._friction_limit = self.of_elements("friction")
             self._friction_slope = self.of_elements("friction_stiffness")
+        self.k, self.k_step = self.stiffness_in_use()
+
+    def find_start(self) -> None:
+        """Values at the start of the step, where damping asks for them."""
+        if self.has_damping:
+            self.find_values_only(self.start)
+        else:
+            self.start[:] = 0.0
 
     def _damping(self) -> tuple[Any, ...]:
         """Arguments of the kernels after the stiffness."""
@@ -266,35 +267,6 @@ class Constraint(Action[SolidTarget]):
             return *self._relaxation, nothing, zero, 0, zero, 0, 0
         memory = self.elements.remembered(self.memory_name, self.components)
         return *self._relaxation, memory, *self._friction_limit, *self._friction_slope, 1
-
-    # -- the Tasks -------------------------------------------------------------------------
-
-    def declare(
-        self, name: str, stage: Stage, declaration: Declaration
-    ) -> tuple[Stage, Declaration]:
-        """Add what this Constraint reads, and what it adds to the joint system."""
-        stage, declaration = super().declare(name, stage, declaration)
-        reads, writes = list(declaration.reads), declaration.writes
-        accumulates = declaration.accumulates
-        if name == "emit":
-            reads += [*self.stiffness_touches(), *(self.reads if self.has_damping else ())]
-        if name == "accumulate":
-            reads += [*self.reads, *self.gradient_reads, *self.kept_friction]
-            if not self.has_multipliers:
-                reads += self._scatter_touches
-                accumulates = (*accumulates, "solids.force", "solids.matrix")
-                if self._has_second:
-                    reads += self.second_reads
-                    accumulates = (*accumulates, "solids.second")
-        if name == "remember" and self.has_friction:
-            reads += self.reads
-            writes = (*writes, *self.kept_friction)
-        kept = tuple(one for one in dict.fromkeys(reads) if one not in writes)
-        return stage, replace(declaration, reads=kept, writes=writes, accumulates=accumulates)
-
-    def stiffness_touches(self) -> tuple[str, ...]:
-        """`stiffness_reads`, and what only the instance knows."""
-        return self.stiffness_reads
 
     @property
     def kept_friction(self) -> tuple[str, ...]:
@@ -310,56 +282,14 @@ class Constraint(Action[SolidTarget]):
         return (f"{self.place}.{self.tension_name}",) if self.has_hessian else ()
 
     @property
-    def _has_second(self) -> bool:
-        """Whether `scatter_second` has anything to add, in Newton iterations that ask for it."""
-        gives = self.has_hessian or type(self).scatter_second is not Constraint.scatter_second
-        return gives and not self.joins_bodies and bool(self.target.system.searches)
+    def gives_second(self) -> bool:
+        """A C with second derivatives has more of them than the matrix."""
+        return self.has_hessian or type(self).scatter_second is not Constraint.scatter_second
 
-    @property
-    def _adds_second(self) -> bool:
-        """Whether it does so in this iteration; large bodies do without."""
-        return self.target.system.is_exact and self._has_second and self.coupled is None
+    # -- assembly --------------------------------------------------------------------------
 
-    @property
-    def _scatter_touches(self) -> tuple[str, ...]:
-        fixed = ("solids.fixed", "solids.fixed_with_ghosts")  # of these one is used
-        return (*fixed, *self.scatter_reads, *self.tensions)
-
-    def joint_declaration(self, name: str) -> Declaration:
-        """What a Task of the joint system touches when it calls this Constraint."""
-        if name == "move" and self.target.scope.settings.newton_iterations > 1:
-            return Declaration(reads=(*self.reads, *self.kept_friction))
-        if name not in ("solve", "respond"):
-            return Declaration()
-        if not self.has_multipliers:
-            return Declaration(writes=self.tensions)
-        return Declaration((*self._scatter_touches, "solids.fixed_with_ghosts"), self.tensions)
-
-    def tasks(self) -> Iterator[Task]:
-        """Friction is remembered only where there is any."""
-        for one in super().tasks():
-            if one.name != "remember" or self.has_friction:
-                yield one
-
-    @task(Stage.EMIT_CONSTRAINTS)
-    def emit(self, access: Access, step: Step) -> None:
-        """Find the elements where bodies changed, and their values at the start of the step."""
-        if self.elements_version != self.target.system.version:
-            self._renew_elements()
-        found_for = (self.settings, self.target.parameters_version(self.behavior))
-        if self._stiffness_of != found_for:
-            self.find_parameters()
-            self.k, self.k_step = self.stiffness_in_use()
-            self._stiffness_of = found_for
-        if self.has_damping:
-            self.evaluate_only(self.start)
-        else:
-            self.start[:] = 0.0
-
-    def _renew_elements(self) -> None:
-        self._stiffness_of = None
-        self.elements = self.find_elements()
-        self.elements_version = self.target.system.version
+    def allocate(self) -> None:
+        """Make room for C, its gradient and what follows from these."""
         n, m, d = self.elements.count, self.components, self.elements.dofs.shape[1]
         self.value, self.start = np.zeros((n, m)), np.zeros((n, m))
         self.tension, self.slope = np.zeros((n, m)), np.zeros((n, m))
@@ -368,20 +298,10 @@ class Constraint(Action[SolidTarget]):
         if self.has_multipliers:
             self.soft = Compliance(self)
 
-    @property
-    def joint_dofs(self) -> NDArray[np.int32]:
-        """Unknowns of each element in the joint system, own ones and then ghosts, [n, d]."""
-        return self.elements.dofs
-
-    @task(Stage.EVALUATE_CONSTRAINTS)
-    def accumulate(self, access: Access, step: Step) -> None:
-        """Add forces and stiffness to the joint system."""
-        self.evaluate(self.value, self.gradient)
-        self._respond(step.dt)
-        if not self.has_multipliers:
-            self.scatter()
-            if self._adds_second:
-                self.scatter_second()
+    def evaluate_all(self, dt: float) -> None:
+        """Find C, its gradient, tension and slope."""
+        self.find_values(self.value, self.gradient)
+        self._respond(dt)
 
     def enter_multipliers(self, diagonal: Float) -> None:
         """Add the matrix's part in compliance mode, when all else is in the joint system.
@@ -407,12 +327,9 @@ class Constraint(Action[SolidTarget]):
             system.row, system.rhs, system.values,
         )  # fmt: skip
         if self.has_hessian:
-            width = elements.dofs.shape[1]
-            matrices = np.zeros((elements.count, width, width))
-            self.hessian(matrices)
             scatter_matrices(
-                elements.runs, elements.dofs, matrices, self.solved_tension(), system.fixed,
-                system.row, system.values,
+                elements.runs, elements.dofs, self._second_of(self.solved_tension(), definite=True),
+                system.fixed, system.row, system.values,
             )  # fmt: skip
         if self.curved:
             self.curvature(self.diagonal)
@@ -421,28 +338,37 @@ class Constraint(Action[SolidTarget]):
                 system.row, system.values,
             )  # fmt: skip
 
-    def _scatter_by_place(self, coupled: CoupledElements) -> None:
+    def _second_of(self, tension: Float, *, definite: bool) -> Float:
+        """What `second` writes for the tensions of L^T C."""
+        n, d = self.elements.dofs.shape
+        matrices = np.zeros((n, d, d))
+        self.second(self.pulled(tension), matrices, definite=definite)
+        return matrices
+
+    def scatter_second(self) -> None:
+        """Add T . d2C/dx2 to the system's `second`, as far as the matrix is without it.
+
+        Of a length that is what compression does; override where there is more.
+        """
+        system, elements, tension = self.target.system, self.elements, self.solved_tension()
+        missing = self._second_of(tension, definite=False)
+        missing -= self._second_of(tension, definite=True)
+        scatter_matrices(
+            elements.runs, elements.dofs, missing, system.fixed, system.row, system.second
+        )
+
+    def _scatter_by_place(self, coupled: CoupledElements | Remainder) -> None:
         """The same where places of the matrix know their elements, of large bodies."""
         n, d = self.elements.dofs.shape
         forces, matrices = np.empty((n, d)), np.zeros((n, d, d))
         element_forces(self.gradient, self.tension, forces)
         add_element_stiffness(self.gradient, self.slope, matrices)
         if self.has_hessian:
-            second = np.zeros((n, d, d))
-            self.hessian(second)
-            matrices += np.maximum(self.solved_tension(), 0.0)[:, :, None] * second
+            matrices += self._second_of(self.solved_tension(), definite=True)
         if self.curved:
             self.curvature(self.diagonal)
             matrices[:, self.curved, self.curved] += np.maximum(self.diagonal, 0.0)
         self.add_by_place(coupled, forces, matrices)
-
-    def add_by_place(self, coupled: CoupledElements, forces: Float, matrices: Float) -> None:
-        """Add forces [n, d] and matrices [n, d, d] of elements to the joint system."""
-        system = self.target.system
-        coupled.add(
-            forces, matrices, system.fixed_with_ghosts, system.rhs, system.values,
-            system.couplings.rows[2],
-        )  # fmt: skip
 
     def add_response(self, tension: Float, slope: Float) -> None:
         """Add a further tension and slope [n, m] of the present values."""
@@ -526,7 +452,7 @@ class Constraint(Action[SolidTarget]):
     @task(Stage.REMEMBER_CONSTRAINTS)
     def remember(self, access: Access, step: Step) -> None:
         """Keep the friction at the end of the step."""
-        self.evaluate_only(self.value)
+        self.find_values_only(self.value)
         friction = self._respond(step.dt)
         self.elements.remember(self.memory_name, friction)
 
@@ -545,7 +471,7 @@ class Constraint(Action[SolidTarget]):
 
     def energies(self, dt: float) -> Float:
         """What each element stores and will dissipate in the step [J], at the present state."""
-        self.evaluate_only(self.value)
+        self.find_values_only(self.value)
         if self.has_multipliers:
             self._respond(dt)
             return self.soft.energies()

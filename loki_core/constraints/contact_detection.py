@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from loki_core.objects.basics.capabilities import Edges
+from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 from loki_core.objects.colliders.body_collider import BodyCollider
 from loki_core.objects.solids.unknowns import POSITION
 
@@ -62,7 +61,7 @@ class Sites:
         return blended
 
 
-def find_sites(target: Any, samples: int) -> Sites:
+def find_sites(target: SolvedPoints, samples: int) -> Sites:
     """Return all points of an Object, and this many points inside every edge of it."""
     vertices = np.arange(target.particles.count, dtype=np.int64)
     body = [target.unknowns.body_of(POSITION)]

@@ -70,9 +70,10 @@ class EdgeLength(Constraint[EdgeTarget]):
             system.values,
         )  # fmt: skip
 
-    def hessian(self, matrices: Float) -> None:
-        """Write that of a length."""
+    def second(self, tension: Float, matrices: Float, *, definite: bool) -> None:
+        """That of a length, which is semi-definite under tension."""
         length_hessians(self.gradient, self.length, matrices)
+        matrices *= np.maximum(tension, 0.0)[:, :, None] if definite else tension[:, :, None]
 
     def least_rest(self) -> Float:
         """No edge may shrink to nothing."""

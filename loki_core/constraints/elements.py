@@ -27,6 +27,8 @@ class Elements:
         points: Rows of the points whose parameters it takes, [n, k].
         holder: What has a row for each element; None where nothing is remembered.
         rows: Which row that is; the element's own number if None.
+        gradients: Of the shares of its points by the place at rest, [n, k, c] 1/m, where energies
+            are of deformation gradients (`point_energy.py`).
     """
 
     runs: NDArray[np.int64]
@@ -34,6 +36,7 @@ class Elements:
     points: NDArray[np.int64]
     holder: BodyParticles | None = None
     rows: NDArray[np.int64] | None = None
+    gradients: Array | None = None
 
     @property
     def count(self) -> int:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from loki_core.constraints.constraint import Constraint, Float
 from loki_core.constraints.elements import Elements
+from loki_core.constraints.energy import EnergyAction
 from loki_core.constraints.shared_rows import Copies
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
@@ -26,6 +27,7 @@ from loki_core.kernels.solids.constraint_assembly import (
     respond,
 )
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
+from loki_core.linear_solvers.remainder import Remainder
 from loki_core.objects.basics.capabilities import SolvedPoints
 from loki_core.objects.solids.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
@@ -53,12 +55,11 @@ class JoiningConstraint(Constraint[SolvedPoints]):
 
     joins_bodies: ClassVar[bool] = True
     rubbing: ClassVar[int] = 1
-    carries: ClassVar[bool] = False
 
     global_dofs: Int64
     numbers: Int64
     is_owner: NDArray[np.bool_]
-    coupled: CoupledElements | None
+    coupled: CoupledElements | Remainder | None
     copies: Copies
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
@@ -137,7 +138,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
         return stage, replace(declaration, communicates=True)
 
     @property
-    def _scatter_touches(self) -> tuple[str, ...]:
+    def scatter_touches(self) -> tuple[str, ...]:
         return ("solids.fixed_with_ghosts", *self.scatter_reads)
 
     @task(Stage.EMIT_CONSTRAINTS)
@@ -149,11 +150,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
             self._renewed_for = wanted
             self._renew_elements()
         self.find_parameters()
-        self.k, self.k_step = self.stiffness_in_use()
-        if self.has_damping:
-            self.evaluate_only(self.start)
-        else:
-            self.start[:] = 0.0
+        self.find_start()
         self.end_step(step)
 
     def _renew_elements(self) -> None:
@@ -207,7 +204,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
 
     def energies(self, dt: float) -> Float:
         """What each element of this rank stores and will dissipate in the step [J]. Collective."""
-        self.evaluate_only(self.value)
+        self.find_values_only(self.value)
         if self.has_multipliers:
             self._respond(dt)
             return self.soft.energies()[self.is_owner]
@@ -282,14 +279,14 @@ class JoiningConstraint(Constraint[SolvedPoints]):
 
     def tasks(self) -> Iterator[Task]:
         """Tension is always remembered."""
-        yield from super(Constraint, self).tasks()
+        yield from super(EnergyAction, self).tasks()
 
     @task(Stage.REMEMBER_CONSTRAINTS)
     def remember(self, access: Access, step: Step) -> None:
         """Keep tension and friction at the end of the step."""
         kept = [self._solved]
         if self.has_friction:
-            self.evaluate_only(self.value)
+            self.find_values_only(self.value)
             kept.append(self._respond(step.dt))
         rows = self.from_owners(np.concatenate(kept, axis=1))
         self._solved[:] = self.held_tension[:] = rows[:, : self.components]

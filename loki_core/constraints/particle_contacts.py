@@ -12,7 +12,7 @@ Particles that are a fluid look at Colliders themselves.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from loki_core.parallel.reduce import exact_sums
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
 
+if TYPE_CHECKING:
+    from loki_core.constraints.collision import CollisionConstraint
+
 Array = NDArray[Any]
 Float = NDArray[np.float64]
 
@@ -38,10 +41,11 @@ class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
         impulse: What Colliders have given particles so far, over all ranks [N s], three numbers.
     """
 
+    target: LooseParticles
     cost = 0.5  # of a particle
     meeting = ("meet",)
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: CollisionConstraint, target: LooseParticles) -> None:
         super().__init__(behavior, target)
         target.meet_colliders(self)
         self.impulse = np.zeros(3)

@@ -91,9 +91,10 @@ class PressureAction(Action[Faces], behavior=PressureMaterial):
         report: What the last solve did.
     """
 
+    settings: PressureMaterial
     cost = 0.55
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: PressureMaterial, target: Faces) -> None:
         super().__init__(behavior, target)
         target.projector = self
         self._solve = FluidSolve()

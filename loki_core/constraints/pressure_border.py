@@ -33,6 +33,7 @@ from loki_core.kernels.liquid.air_pockets import fill_pocket_columns
 from loki_core.linear_solvers.bordered import Border, BorderedSolve
 from loki_core.linear_solvers.fluid_solve import FluidSolve
 from loki_core.linear_solvers.system import Vector
+from loki_core.objects.basics.capabilities import Faces
 from loki_core.objects.liquid.air_pockets import air_as_fluid, find_pockets
 
 Array = NDArray[Any]
@@ -51,7 +52,7 @@ class PressureBorder:
         pocket_pressures: q of the pockets [m/s], the largest pocket first.
     """
 
-    def __init__(self, target: Any, mobility: Array | None, *, traps_air: bool) -> None:
+    def __init__(self, target: Faces, mobility: Array | None, *, traps_air: bool) -> None:
         self._target = target
         self._pocket, self._pockets = np.zeros(0, np.int32), 0
         parts = []

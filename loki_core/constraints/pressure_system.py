@@ -19,11 +19,12 @@ from loki_core.kernels.gas.mac_grid import (
 )
 from loki_core.linear_solvers.fluid_solve import voxel_system
 from loki_core.linear_solvers.sparse_system import SparseSystem
+from loki_core.objects.basics.capabilities import Faces
 
 Array = NDArray[Any]
 
 
-def mobility_with_pores(target: Any, mobility: Array | None) -> Array | None:
+def mobility_with_pores(target: Faces, mobility: Array | None) -> Array | None:
     """Mobility of a fluid and of the solids in its pores together, with ghosts. Collective."""
     volume = target.volume
     if "solid_share" not in volume.channels:
@@ -35,7 +36,7 @@ def mobility_with_pores(target: Any, mobility: Array | None) -> Array | None:
     return together
 
 
-def pressure_system(target: Any, mobility: Array | None) -> SparseSystem:
+def pressure_system(target: Faces, mobility: Array | None) -> SparseSystem:
     """Assemble the matrix of a fluid. Collective.
 
     Args:
@@ -67,7 +68,7 @@ def pressure_system(target: Any, mobility: Array | None) -> SparseSystem:
     )
 
 
-def flux_into(target: Any, kind: Array | None, solid: Array | None) -> NDArray[np.float64]:
+def flux_into(target: Faces, kind: Array | None, solid: Array | None) -> NDArray[np.float64]:
     """Minus the flux out of cells that are FLUID by kind, flat over local voxels. Collective.
 
     Args:
@@ -102,7 +103,7 @@ def flux_into(target: Any, kind: Array | None, solid: Array | None) -> NDArray[n
     return rhs
 
 
-def wall_cells(target: Any) -> NDArray[np.bool_]:
+def wall_cells(target: Faces) -> NDArray[np.bool_]:
     """Cells beside walls and solids, flat over local voxels."""
     volume = target.volume
     bounded = np.empty(volume.local("kind").size, bool)

@@ -76,9 +76,10 @@ class ViscosityAction(Action[Faces], behavior=ViscosityMaterial):
         report: What the last solve did.
     """
 
+    settings: ViscosityMaterial
     cost = 2.8
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: ViscosityMaterial, target: Faces) -> None:
         super().__init__(behavior, target)
         target.viscous = True
         if isinstance(target, Liquid):

@@ -69,10 +69,12 @@ class ExpressionBehavior(Behavior, kind="expression", abstract=True):
 class ExpressionAction(Operator[Target], ABC):
     """Checks, compiles and runs the snippet."""
 
+    behavior: ExpressionBehavior
+
     #: The target's data that the snippet runs over.
     data_name: ClassVar[str]
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: ExpressionBehavior, target: Target) -> None:
         super().__init__(behavior, target)
         self._checked: CheckedExpression | None = None
         self._compiled: CompiledExpression | None = None

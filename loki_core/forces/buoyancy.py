@@ -57,7 +57,10 @@ class BuoyancyForce(Behavior, kind="force", varies="vertex"):
 class BuoyancyAction(Action[Gas], behavior=BuoyancyForce):
     """Adds the buoyancy to the faces of a volume."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: BuoyancyForce
+    settings: BuoyancyForce
+
+    def __init__(self, behavior: BuoyancyForce, target: Gas) -> None:
         super().__init__(behavior, target)
         target.need_force()
 
@@ -114,8 +117,7 @@ class BuoyancyAction(Action[Gas], behavior=BuoyancyForce):
             behavior = self.behavior
             if behavior.expansion is None:
                 behavior = behavior.replace(expansion=1.0 / gas.ambient_temperature)
-            fluid: Any = gas
-            beta = fluid.on_voxels(behavior, "expansion", label=self.path).on_faces()
+            beta = gas.on_voxels(behavior, "expansion", label=self.path).on_faces()
         smoke, heat = np.zeros_like(force), np.zeros_like(force)
         for axis in range(3):
             accumulate(axis, space, 0.0, 1.0, smoke)

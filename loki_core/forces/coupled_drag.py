@@ -99,10 +99,12 @@ class CoupledDragAction(Action[Immersed]):
         exchange: What was exchanged so far, on this rank.
     """
 
+    behavior: CoupledDragForce
+    settings: CoupledDragForce
     resolving = ("drag_solids",)
     exchange: Exchange
 
-    def __init__(self, behavior: Any, target: Immersed, fluid: Faces) -> None:
+    def __init__(self, behavior: CoupledDragForce, target: Immersed, fluid: Faces) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
         one_way = behavior.direction != "two_way"

@@ -27,6 +27,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.voxel_field import FieldSampler
 from loki_core.forces.force import Force, ForcePoints
 from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.objects.basics.capabilities import Faces, MovedPoints
 
 LAWS = ("linear", "stokes", "quadratic", "schiller_naumann")
 
@@ -63,10 +64,11 @@ class FluidDragForce(Behavior, kind="force", varies="vertex"):
 class FluidDragAction(Force, behavior=FluidDragForce):
     """Adds the drag of the chosen law."""
 
+    settings: FluidDragForce
     reads = ("radius",)
     implicit = True
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: FluidDragForce, target: MovedPoints | Faces) -> None:
         super().__init__(behavior, target)
         self._sampler = FieldSampler(type(behavior).__name__)
         self.cost = 0.05 if behavior.field is None else 1.0

@@ -23,6 +23,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from loki_core.behavior import Behavior
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import AccessError, SetupError
 from loki_core.kernels.gas.face_points import add_face_force, fill_face_cells, fill_face_points
@@ -94,7 +95,7 @@ class Force(Action[MovedPoints | Faces]):
     implicit: ClassVar[bool] = False
     is_uniform: ClassVar[bool] = False
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: Behavior, target: MovedPoints | Faces) -> None:
         super().__init__(behavior, target)
         if isinstance(target, Faces):
             if self.is_uniform:
@@ -202,7 +203,8 @@ class Force(Action[MovedPoints | Faces]):
 
     def _varying(self) -> dict[str, VoxelParameter]:
         """The parameters that vary by voxel. Collective."""
-        fluid: Any = self.target
+        fluid = self.target
+        assert isinstance(fluid, Faces)
         return {
             name: self.on_voxels(name)
             for name, one in self.behavior.parameters().items()
@@ -220,8 +222,8 @@ class Force(Action[MovedPoints | Faces]):
     def _leave_what_differs(self, mass: Array, force: Array) -> None:
         """Of the force of a uniform acceleration leave what the fluid does not have already."""
         force -= mass[:, None] * self.uniform_acceleration().astype(force.dtype)
-        fluid: Any = self.target
-        force *= force.dtype.type(fluid.uniform_part)
+        assert isinstance(self.target, Faces)
+        force *= force.dtype.type(self.target.uniform_part)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

@@ -18,6 +18,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.voxel_field import FieldSampler
 from loki_core.forces.force import Force, ForcePoints
 from loki_core.kernels.jit import parallel_kernel, prange
+from loki_core.objects.basics.capabilities import Faces, MovedPoints
 
 
 class ForceDensityField(Behavior, kind="force", varies="vertex"):
@@ -57,9 +58,10 @@ class ForceDensityField(Behavior, kind="force", varies="vertex"):
 class ForceDensityAction(Force, behavior=ForceDensityField):
     """Adds the field's force."""
 
+    settings: ForceDensityField
     reads = ("mass", "radius")  # the radius gives particles their volume
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: ForceDensityField, target: MovedPoints | Faces) -> None:
         super().__init__(behavior, target)
         self._sampler = FieldSampler(type(behavior).__name__)
 

@@ -66,7 +66,7 @@ class SurfaceTensionAction(Action[Liquid], behavior=SurfaceTensionForce):
     cost = 0.4
     resolving = ("pull",)
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: SurfaceTensionForce, target: Liquid) -> None:
         super().__init__(behavior, target)
         target.need_force()
         target.surface_forces.append(self)

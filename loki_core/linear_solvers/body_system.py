@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from loki_core.errors import InputError
 from loki_core.kernels.algebra.skyline import add_couplings, dot_bodies, multiply_bodies
 from loki_core.linear_solvers.halo import Halo
+from loki_core.linear_solvers.remainder import Remainder
 from loki_core.linear_solvers.sparse_bodies import SparseBodies
 from loki_core.linear_solvers.system import Rows, Vector
 from loki_core.parallel.comm import SERIAL, Communicator
@@ -38,9 +39,10 @@ class BodySystem:
         row: Where rows begin, from `envelope_of`, int64 [size].
         values: Entries of the bodies' matrices, float64.
         couplings: Compressed rows (indptr int64 [size + 1], indices int32, data float64) of what
-            joins bodies, or None.
+            joins bodies, or None; the data of remainders follow those of the rows.
         ghost_rows: Global numbers of the couplings' columns from `size` on, int64.
         sparse: The bodies whose matrices are in the couplings, if any is so large.
+        remainders: Elements that join bodies, of sets that change.
         comm: The ranks that share the system.
 
     Attributes:
@@ -62,6 +64,7 @@ class BodySystem:
         *,
         ghost_rows: Array | None = None,
         sparse: SparseBodies | None = None,
+        remainders: Sequence[Remainder] = (),
         comm: Communicator = SERIAL,
     ) -> None:
         self.comm = comm
@@ -71,9 +74,12 @@ class BodySystem:
         ghosts = 0 if ghost_rows is None else len(ghost_rows)
         error = _complaint(body_start, first, row, values, couplings, self.size + ghosts)
         comm.raise_together(None if error is None else InputError(error))
-        self.couplings, self.sparse = couplings, sparse
+        self.couplings, self.sparse, self.remainders = couplings, sparse, list(remainders)
         self.has_sparse = comm.any(sparse is not None)
-        self.has_couplings = comm.any(couplings is not None and len(couplings[1]) > 0)
+        self.has_couplings = comm.any(
+            (couplings is not None and len(couplings[1]) > 0)
+            or any(len(one.dofs) > 0 for one in remainders)
+        )
         self.halo = Halo(comm, self.size, ghost_rows)
         self.total_size = self.halo.total
         self._partial = np.zeros(len(body_start) - 1)
@@ -95,6 +101,8 @@ class BodySystem:
         self.halo.refresh(x)
         if self.couplings is not None:
             add_couplings(*self.couplings, x, out)
+            for one in self.remainders:
+                one.add_product(self.couplings[2], x, out)
 
     def dot(self, x: Vector, y: Vector) -> float:
         """Inner product over all ranks; it depends on neither threads nor ranks. Collective."""
@@ -130,7 +138,11 @@ class BodySystem:
     def _coupling_entries(self) -> tuple[Array, Array, Array]:
         assert self.couplings is not None
         indptr, indices, data = self.couplings
-        return np.repeat(np.arange(self.size), np.diff(indptr)), indices.astype(np.int64), data
+        rows = np.repeat(np.arange(self.size), np.diff(indptr))
+        parts = [(rows, indices.astype(np.int64), data[: len(indices)])]
+        parts += [one.entries(data) for one in self.remainders]
+        row, column, value = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return row, column, value
 
 
 def _compressed(rows: Array, columns: Array, values: Array, size: int, width: int) -> Rows:
@@ -163,7 +175,7 @@ def _complaint(
     if couplings is None:
         return None
     indptr, indices, data = couplings
-    if len(indptr) != size + 1 or int(indptr[-1]) != len(indices) or len(indices) != len(data):
+    if len(indptr) != size + 1 or int(indptr[-1]) != len(indices) or len(indices) > len(data):
         return (
             f"the couplings of {size} unknowns have {len(indptr) - 1} rows, {len(indices)} indices "
             f"and {len(data)} data"

@@ -48,6 +48,8 @@ class ChannelMixing(Behavior, kind="operator"):
 class ChannelMixingAction(Operator[Liquid], behavior=ChannelMixing):
     """Mixes channels of one liquid."""
 
+    behavior: ChannelMixing
+    settings: ChannelMixing
     cost = 0.2
 
     def declare(

@@ -68,9 +68,10 @@ class CoupledBuoyancyAction(Operator[Immersed]):
         exchange: What was exchanged so far.
     """
 
+    behavior: CoupledBuoyancyOperator
     exchange: Exchange
 
-    def __init__(self, behavior: Any, target: Immersed, fluid: Faces) -> None:
+    def __init__(self, behavior: CoupledBuoyancyOperator, target: Immersed, fluid: Faces) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
         self.exchange = Exchange(target.scope.domain.comm, measures_fluid=False)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from operator import methodcaller
-from typing import Any
 
 import numpy as np
 
@@ -55,7 +54,10 @@ class DissipationOperator(Behavior, kind="operator", varies="vertex"):
 class DissipationAction(Operator[Gas], behavior=DissipationOperator):
     """Fades the named channels after the volume has moved."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: DissipationOperator
+    settings: DissipationOperator
+
+    def __init__(self, behavior: DissipationOperator, target: Gas) -> None:
         super().__init__(behavior, target)
         self._streams = StreamOnVoxels(type(behavior).__name__)
 

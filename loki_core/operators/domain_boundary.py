@@ -12,7 +12,6 @@ a wall there holds the gas when a Viscosity Material acts on it, and lets it gli
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +52,10 @@ class DomainBoundary(Behavior, kind="operator"):
 class DomainBoundaryAction(Operator[Faces], behavior=DomainBoundary):
     """Tells the Volume about its sides; it has no work of its own."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: DomainBoundary
+    settings: DomainBoundary
+
+    def __init__(self, behavior: DomainBoundary, target: Faces) -> None:
         super().__init__(behavior, target)
         self._check_box()
         target.boundaries.append(self)

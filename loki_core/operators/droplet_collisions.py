@@ -117,10 +117,12 @@ class DropletCollisionsAction(
             dissipated [J]; the "angular_momentum" that was lost [kg m^2/s], three numbers.
     """
 
+    settings: BinaryDropletCollisions
+    target: LooseParticles
     cost = 0.3  # of a droplet
     meeting = ("collide",)
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: BinaryDropletCollisions, target: LooseParticles) -> None:
         super().__init__(behavior, target)
         target.become_droplets(self)  # in double precision: mass and momentum are exact
         self.account: dict[str, Any] = {
@@ -355,7 +357,7 @@ class DropletCollisionsAction(
 
     def _of_rows(self, name: str, rows: Array) -> Array:
         """A parameter of some droplets, as they are now, [n] or [1]."""
-        item: Any = self.target
+        item = self.target
         begin, channels = 0, {}
         for one, width in self._mixing.items():
             channels[one] = self._rows.luggage[rows, begin]

@@ -64,7 +64,10 @@ class GuideOperator(Behavior, kind="operator", varies="vertex"):
 class GuideAction(Operator[Faces], behavior=GuideOperator):
     """Adds the guiding force and its drag, or relaxes a scalar."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: GuideOperator
+    settings: GuideOperator
+
+    def __init__(self, behavior: GuideOperator, target: Faces) -> None:
         super().__init__(behavior, target)
         self._streams = StreamOnVoxels(type(behavior).__name__)
         if self.guides_velocity:

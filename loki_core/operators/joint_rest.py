@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from loki_core.errors import DivergenceError
 from loki_core.kernels.solids.constraint_assembly import close_fixed
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
-from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.operators.rest_problem import BALANCED, LOOSENINGS, RestProblem
 
@@ -109,8 +108,8 @@ class JointRest:
         """Add forces and stiffness of what joins bodies, as the solids are now."""
         for one, gradient in zip(self.joining, self.gradients, strict=True):
             value = np.zeros(gradient.shape[:2])
-            one.evaluate(value, gradient)
             k = np.broadcast_to(one.stiffness_in_use()[0], value.shape)
+            one.find_values(value, gradient)
             forces = np.zeros((gradient.shape[0], gradient.shape[2]))
             matrices = np.zeros((*forces.shape, forces.shape[1]))
             element_forces(gradient, k * value, forces)
@@ -121,16 +120,11 @@ class JointRest:
         """Find y; the rate w grows where the matrix is not definite within rounding."""
         system = self.system
         diagonal = system.row + np.arange(system.size)
-        indptr, indices, _ = system.couplings.rows
         for _ in range(LOOSENINGS):
             whole = values.copy()
             whole[diagonal] += rate**2 * self.mass
             close_fixed(self.fixed, system.row, np.zeros(system.size), whole)
-            linear = BodySystem(
-                system.body_start, system.first, system.row, whole, (indptr, indices, data),
-                ghost_rows=system.couplings.ghost_rows, sparse=system.linear.sparse,
-                comm=system.comm,
-            )  # fmt: skip
+            linear = system.body_system(whole, data)
             solver, y = choose_solver(linear), np.zeros(system.size)
             try:
                 solver.prepare(linear)
@@ -151,7 +145,7 @@ class JointRest:
     def hold(self) -> None:
         """Tell each solid's own problem how stiffly it is held, the other ends at rest."""
         stiffness = np.zeros(len(self.system.values))
-        nowhere = np.zeros_like(self.system.couplings.rows[2])
+        nowhere = np.zeros_like(self.system.couplings.data)
         self._add_joining(np.zeros(self.system.size), stiffness, nowhere)
         for problem in self.problems:
             problem.joined = stiffness

@@ -5,7 +5,7 @@ It is placed relative to the domain's origin, and placed anew when the stream gi
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,10 @@ from loki_core.data.surface import Surface
 from loki_core.errors import InputError
 from loki_core.objects.basics.capabilities import Points
 from loki_core.operators.operator import Operator
+
+if TYPE_CHECKING:
+    from loki_core.operators.liquid_sink import LiquidSink
+    from loki_core.operators.liquid_source import LiquidSource
 
 Array = NDArray[Any]
 
@@ -30,7 +34,9 @@ def no_faces() -> Surface:
 class LiquidMesh(Operator[LiquidTarget]):
     """A mesh in one liquid."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: LiquidSource | LiquidSink
+
+    def __init__(self, behavior: LiquidSource | LiquidSink, target: LiquidTarget) -> None:
         super().__init__(behavior, target)
         self._placed: tuple[Any, Any, Any] | None = None  # of a mesh, about an origin
 
@@ -49,7 +55,9 @@ class LiquidMesh(Operator[LiquidTarget]):
         Raises:
             InputError: It is another type of stream.
         """
-        mesh = self.target.scope.inputs[self.behavior.source]
+        name = self.behavior.source
+        assert name is not None  # or there is no Action
+        mesh = self.target.scope.inputs[name]
         if not isinstance(mesh, (Surface, Body)):
             raise InputError(f"{self.label} is a {type(mesh).__name__}; a closed mesh is expected")
         return mesh
@@ -91,7 +99,9 @@ class SourceMesh(LiquidMesh[LiquidTarget]):
         debt: Volume that is due [m^3], where a flux is given.
     """
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: LiquidSource
+
+    def __init__(self, behavior: LiquidSource, target: LiquidTarget) -> None:
         super().__init__(behavior, target)
         self.debt = 0.0
         if behavior.channels:

@@ -41,7 +41,9 @@ class LiquidSink(Behavior, kind="operator"):
 class LiquidSinkAction(LiquidMesh[Liquid], behavior=LiquidSink):
     """Empties one liquid in the sink."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: LiquidSink
+
+    def __init__(self, behavior: LiquidSink, target: Liquid) -> None:
         super().__init__(behavior, target)
         target.liquid_sinks.append(self)
 

@@ -86,7 +86,9 @@ class LiquidSource(Behavior, kind="operator", varies="vertex"):
 class LiquidSourceAction(SourceMesh[Liquid], behavior=LiquidSource):
     """Fills one liquid from the source."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    settings: LiquidSource
+
+    def __init__(self, behavior: LiquidSource, target: Liquid) -> None:
         super().__init__(behavior, target)
         self._places = np.empty((0, 3))
         self._places_of: tuple[Any, ...] = (None,)  # what they were found for
@@ -213,7 +215,7 @@ def _codes(place: Array, spacing: float) -> NDArray[np.int64]:
     return codes
 
 
-def _draw(place: Array, target: Any, step: Step, path: str) -> Array:
+def _draw(place: Array, target: Liquid, step: Step, path: str) -> Array:
     """A number from 0 to 1 for each place in this step."""
     from loki_core.kernels.basics.emission import fill_uniforms
     from loki_core.kernels.basics.random import random_key

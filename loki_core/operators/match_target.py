@@ -78,7 +78,10 @@ class MatchTargetAction(Operator[Joints], behavior=MatchTarget):
             and after each iteration, on this rank.
     """
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: MatchTarget
+    settings: MatchTarget
+
+    def __init__(self, behavior: MatchTarget, target: Joints) -> None:
         super().__init__(behavior, target)
         self.distances: list[float] = []
 

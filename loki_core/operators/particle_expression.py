@@ -68,14 +68,14 @@ class ParticleExpressionAction(ExpressionAction[Points], behavior=ParticleExpres
 
     data_name = "particles"
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: ParticleExpression, target: Points) -> None:
         super().__init__(behavior, target)
         particles = target.particles
         for name in names_in(behavior.expression):
             target.offer_channel(name)
         for name, kind in behavior.channels_to_create():
-            dtype, shape = _NEW_CHANNEL_TYPES[kind or "float"]
-            dtype = particles.dtype if dtype is np.float32 else dtype
+            asked, shape = _NEW_CHANNEL_TYPES[kind or "float"]
+            dtype = particles.dtype if asked is np.float32 else asked
             particles.add_channel(name, dtype, shape)
 
     def channel_types(self) -> dict[str, ChannelType]:

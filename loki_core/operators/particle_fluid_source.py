@@ -12,18 +12,22 @@ one fluid may differ in resolution; "density" is theirs, too.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.kernels.particles.smoothing import prototype
-from loki_core.objects.basics.capabilities import LooseParticles
+from loki_core.objects.basics.capabilities import Capability, LooseParticles
 from loki_core.objects.particles.mesh_to_particles import Nearest, channels_of
 from loki_core.objects.particles.particle_filling import BALL, painted_radius, places_inside
 from loki_core.objects.particles.source_parameters import is_painted
 from loki_core.operators.liquid_mesh import LiquidMesh, SourceMesh
 from loki_core.pipeline.task import Step
+
+if TYPE_CHECKING:
+    from loki_core.operators.liquid_sink import LiquidSink
+    from loki_core.operators.liquid_source import LiquidSource
 
 Array = NDArray[Any]
 
@@ -33,7 +37,7 @@ ROOM, FULL = 0.75, 0.5
 SAME = 1e-3  # spacings within which two places are the same
 
 
-def is_fluid(item: Any) -> bool:
+def is_fluid(item: Capability) -> bool:
     """Whether an Object is particles that are a fluid."""
     return isinstance(item, LooseParticles) and item.fluid is not None
 
@@ -53,14 +57,16 @@ class ParticleFluidSource(SourceMesh[LooseParticles]):
         former: Its places at the end of the last substep [m], [n, 3].
     """
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    settings: LiquidSource
+
+    def __init__(self, behavior: LiquidSource, target: LooseParticles) -> None:
         super().__init__(behavior, target)
         self.way, self.former = np.zeros(3), np.empty((0, 3))
         self._told = False
         target.fluid_sources.append(self)
 
     @classmethod
-    def acts_on(cls, item: Any) -> bool:
+    def acts_on(cls, item: Capability) -> bool:
         """Only on particles that are a fluid."""
         return is_fluid(item)
 
@@ -211,12 +217,14 @@ class ParticleFluidSource(SourceMesh[LooseParticles]):
 class ParticleFluidSink(LiquidMesh[LooseParticles]):
     """Empties one particle fluid in the sink."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: LiquidSink
+
+    def __init__(self, behavior: LiquidSink, target: LooseParticles) -> None:
         super().__init__(behavior, target)
         target.fluid_sinks.append(self)
 
     @classmethod
-    def acts_on(cls, item: Any) -> bool:
+    def acts_on(cls, item: Capability) -> bool:
         """Only on particles that are a fluid."""
         return is_fluid(item)
 

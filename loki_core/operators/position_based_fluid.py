@@ -101,6 +101,7 @@ class PositionBasedFluid(FluidBehavior):
 class PositionBasedFluidAction(ParticleFluid, behavior=PositionBasedFluid):
     """Corrects the particles of one Particle Object."""
 
+    settings: PositionBasedFluid
     cost = 6.0
 
     @task(
@@ -131,6 +132,7 @@ class _Solve(FluidStep):
         tension, tensions: Largest kappa, and the part of it that each place has, or one for all.
     """
 
+    settings: PositionBasedFluid
     way: Array
     applied: Array
     tension: float

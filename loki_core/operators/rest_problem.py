@@ -123,8 +123,8 @@ class RestProblem:
         """Force on every free unknown at the present state and rest parameters, [size]."""
         total = self.load.copy()
         for term in self.terms:
-            term.constraint.evaluate(term.value, term.gradient)
             k, _ = term.constraint.stiffness_in_use()
+            term.constraint.find_values(term.value, term.gradient)
             term.k = np.broadcast_to(k, term.value.shape)
             scatter_forces(
                 term.elements.runs, term.elements.dofs, term.gradient, term.k * term.value,
@@ -136,7 +136,7 @@ class RestProblem:
         """Energy of the Constraints [J] at the present state, without the load's."""
         total = 0.0
         for term in self.terms:
-            term.constraint.evaluate_only(term.value)
+            term.constraint.find_values_only(term.value)
             total += 0.5 * float(np.sum(term.k * term.value**2))
         return total
 
@@ -144,7 +144,7 @@ class RestProblem:
         """Entries of K in the system's envelopes and in its compressed rows, after `force`."""
         system = self.system
         values: Float = np.zeros(len(system.values))
-        data: Float = np.zeros(len(system.couplings.rows[2]))
+        data: Float = np.zeros_like(system.couplings.data)
         for term in self.terms:
             if adjustable_only and not term.adjustable:
                 continue
@@ -157,10 +157,10 @@ class RestProblem:
         return values, data
 
     def _second(self, term: RestTerm) -> Float:
-        """Second derivatives of C, [n, d, d]."""
-        width = term.elements.dofs.shape[1]
+        """The semi-definite part of T . d2C/dx2, [n, d, d]."""
+        width, constraint = term.elements.dofs.shape[1], term.constraint
         second = np.zeros((term.elements.count, width, width))
-        term.constraint.hessian(second)
+        constraint.second(constraint.pulled(term.k * term.value), second, definite=True)
         return second
 
     def _into_envelopes(
@@ -173,9 +173,7 @@ class RestProblem:
             self.fixed, row, np.zeros(self.system.size), values,
         )  # fmt: skip
         if second is not None:
-            scatter_matrices(
-                elements.runs, elements.dofs, second, term.k * term.value, self.fixed, row, values
-            )
+            scatter_matrices(elements.runs, elements.dofs, second, self.fixed, row, values)
 
     def _by_place(
         self, term: RestTerm, slope: Float, second: Float | None, values: Float, data: Float
@@ -185,7 +183,7 @@ class RestProblem:
         matrices = np.zeros((n, d, d))
         add_element_stiffness(term.gradient, slope, matrices)
         if second is not None:
-            matrices += np.maximum(term.k * term.value, 0.0)[:, :, None] * second
+            matrices += second
         fixed = np.ones(self.system.linear.halo.length, np.uint8)
         fixed[: self.system.size] = self.fixed
         nothing = np.zeros(self.system.size)
@@ -252,7 +250,8 @@ class RestProblem:
 
     def _take_back(self, term: RestTerm, y: Float) -> None:
         """Take the strain of displacements y out of the rest parameters, within bounds."""
-        change = -np.einsum("nmd,nd->nm", term.gradient, y[term.elements.dofs])
+        moved = np.einsum("nmd,nd->nm", term.gradient, y[term.elements.dofs])
+        change = -term.constraint.unmixed(moved)
         change[term.held] = 0.0
         wanted = term.constraint.rest_parameters() + change
         least = term.constraint.least_rest()
@@ -355,7 +354,9 @@ def adjustable_constraints(target: Any) -> list[Any]:
     return [
         one
         for one in target.system.constraints
-        if one.target is target and type(one).rest_parameters is not Constraint.rest_parameters
+        if one.target is target
+        and isinstance(one, Constraint)
+        and type(one).rest_parameters is not Constraint.rest_parameters
     ]
 
 
@@ -460,7 +461,7 @@ def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
         before: Parameters of `adjustable_constraints` that the step has seen so far.
     """
     for one, old in zip(adjustable_constraints(target), before, strict=True):
-        shift = old - one.rest_parameters()
+        shift = one.mixed(old - one.rest_parameters())
         one.value += shift
         if one.has_damping:  # else a change of the rest shape would count as motion
             one.start += shift

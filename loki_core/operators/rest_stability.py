@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.objects.basics.capabilities import Joints
 from loki_core.objects.solids.unknowns import POSITION
 from loki_core.operators.rest_problem import RestProblem, RestTerm, undisturbed
 
@@ -40,12 +41,13 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
         How many were stiffened, the largest factor, and how many no factor helps.
     """
     terms = [term for term in problem.terms if term.adjustable and term.constraint.can_stiffen]
-    bodies = problem.target.unknowns.bodies
+    strands = _strands(problem)
+    bodies = strands.unknowns.bodies
     if not terms or bodies == 0:
         return 0, 1.0, 0
     band = _difference(problem)
     factors, hopeless = np.ones(bodies), 0
-    for body in np.flatnonzero(problem.target.closed == 0):
+    for body in np.flatnonzero(strands.closed == 0):
         begin, end = problem.range_of(int(body))
         free = problem.fixed[begin:end] == 0
         whole = _dense(band[begin:end]) + problem.joined_block(int(body))
@@ -67,9 +69,16 @@ def stabilize(problem: RestProblem) -> tuple[int, float, int]:
     return int(np.count_nonzero(factors > 1.0)), float(factors.max()), hopeless
 
 
+def _strands(problem: RestProblem) -> Joints:
+    """The solid of the problem, whose bodies are strands."""
+    strands = problem.target
+    assert isinstance(strands, Joints)
+    return strands
+
+
 def _difference(problem: RestProblem) -> Float:
     """-df/dx in bands: entry [i, REACH + d] is that of unknowns i and i + d."""
-    target, size = problem.target, problem.system.size
+    target, size = _strands(problem), problem.system.size
     spacing = 2 * REACH + 1
     step = np.full(size, STEP)
     length = np.full(target.particles.count, np.inf)

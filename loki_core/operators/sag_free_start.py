@@ -63,7 +63,10 @@ class SagFreeStartAction(Operator[Bodies], behavior=SagFreeStart):
         largest_force: Largest force on a point before and after [N].
     """
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: SagFreeStart
+    settings: SagFreeStart
+
+    def __init__(self, behavior: SagFreeStart, target: Bodies) -> None:
         super().__init__(behavior, target)
         self.largest_force = (0.0, 0.0)
         self.together = target.system.balanced_at_start

@@ -141,6 +141,7 @@ class SmoothedParticleFluid(FluidBehavior):
 class SmoothedParticleFluidAction(ParticleFluid, behavior=SmoothedParticleFluid):
     """Moves the particles of one Particle Object."""
 
+    settings: SmoothedParticleFluid
     cost = 10.0
 
     @task(
@@ -196,6 +197,7 @@ class _Solve(FluidStep):
         count: Of the particles of all ranks.
     """
 
+    settings: SmoothedParticleFluid
     way: Array
     coarse: CoarsePressure | None = None
     iterations = 0

@@ -68,9 +68,11 @@ class TurbulenceForce(Behavior, kind="force"):
 class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
     """Adds the noise to the faces of a volume."""
 
+    behavior: TurbulenceForce
+    settings: TurbulenceForce
     cost = 0.1
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: TurbulenceForce, target: Faces) -> None:
         super().__init__(behavior, target)
         target.need_force()
         self._streams = StreamOnVoxels(type(behavior).__name__)
@@ -170,9 +172,10 @@ class TurbulenceAction(Action[Faces], behavior=TurbulenceForce):
     def has_mask(self) -> bool:
         """Whether the target has the channel that masks the force, if any does."""
         masked_by = self.behavior.masked_by
+        if masked_by is None:
+            return True
         found = self.target.volume.channels.get(masked_by)
-        is_number = found is not None and found.location == "cell" and found.dtype.kind == "f"
-        return masked_by is None or is_number
+        return found is not None and found.location == "cell" and found.dtype.kind == "f"
 
     def tasks(self) -> Iterator[Task]:
         """None where the channel is that of another fluid: what is not there masks all of it."""

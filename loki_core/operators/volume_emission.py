@@ -86,7 +86,10 @@ class VolumeEmission(Behavior, kind="operator", varies="vertex"):
 class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     """Writes the source's values into one Volume."""
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    behavior: VolumeEmission
+    settings: VolumeEmission
+
+    def __init__(self, behavior: VolumeEmission, target: Gas) -> None:
         super().__init__(behavior, target)
         self._distance: Any = None
         self._nowhere = DiscreteVolume(target.scope.domain, name=f"source of {target.path}")
@@ -111,7 +114,9 @@ class VolumeEmissionAction(Operator[Gas], behavior=VolumeEmission):
     @property
     def source(self) -> Any:
         """The source as it is now."""
-        return self.target.scope.inputs[self.behavior.source]
+        name = self.behavior.source
+        assert name is not None  # or there is no Action
+        return self.target.scope.inputs[name]
 
     def wanted_buckets(self) -> NDArray[np.int32]:
         """Buckets around the source that this rank names."""

@@ -72,9 +72,10 @@ class VolumeExpressionAction(ExpressionAction[Faces], behavior=VolumeExpression)
 
     data_name = "volume"
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: VolumeExpression, target: Faces) -> None:
         super().__init__(behavior, target)
         for name, background in behavior.channels_to_create():
+            assert isinstance(target, Gas)  # others are not asked to carry any
             target.add_material(name, float(background or 0.0))
 
     def channel_types(self) -> dict[str, ChannelType]:

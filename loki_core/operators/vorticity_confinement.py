@@ -11,7 +11,6 @@ than epsilon h |omega| m on each face. epsilon may vary by voxel, and by particl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -43,9 +42,10 @@ class VorticityConfinementOperator(Behavior, kind="operator", varies="vertex"):
 class VorticityConfinementAction(Operator[Faces], behavior=VorticityConfinementOperator):
     """Adds the confinement force to the faces of a volume."""
 
+    settings: VorticityConfinementOperator
     cost = 0.09
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: VorticityConfinementOperator, target: Faces) -> None:
         super().__init__(behavior, target)
         target.need_force()
         self._streams = StreamOnVoxels(type(behavior).__name__)

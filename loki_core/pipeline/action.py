@@ -14,7 +14,7 @@ from numpy.typing import DTypeLike
 
 from loki_core.behavior import Behavior, register_action
 from loki_core.data.accessors import ChannelData, Declaration
-from loki_core.objects.basics.capabilities import Capability
+from loki_core.objects.basics.capabilities import Capability, Faces
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import TaskOwner
 from loki_core.sparse_parameters import Resolved
@@ -40,6 +40,8 @@ class Action(TaskOwner, Generic[Target]):
         resolving: Tasks that look painted channels up; all if None.
     """
 
+    behavior: Behavior
+    settings: Behavior
     capability: ClassVar[Any] = object
     exchange: Any = None
     resolving: ClassVar[tuple[str, ...] | None] = None
@@ -50,14 +52,14 @@ class Action(TaskOwner, Generic[Target]):
         if behavior is not None:
             register_action(behavior, cls)
 
-    def __init__(self, behavior: Any, target: Target) -> None:
+    def __init__(self, behavior: Behavior, target: Target) -> None:
         self.behavior = behavior
         self.settings = behavior
         self.target = target
         self.peers: list[Any] = [self]
 
     @classmethod
-    def acts_on(cls, item: Any) -> bool:
+    def acts_on(cls, item: Capability) -> bool:
         """Whether the Action has anything to do on this Object: what it needs is there."""
         return isinstance(item, cls.capability)
 
@@ -100,9 +102,8 @@ class Action(TaskOwner, Generic[Target]):
 
     def on_voxels(self, name: str) -> VoxelParameter:
         """A parameter in the cells and on the faces of a fluid. Collective where it varies."""
-        fluid: Any = self.target
-        found: VoxelParameter = fluid.on_voxels(self.behavior, name, label=self.path)
-        return found
+        assert isinstance(self.target, Faces)
+        return self.target.on_voxels(self.behavior, name, label=self.path)
 
     def declare(
         self, name: str, stage: Stage, declaration: Declaration

@@ -200,7 +200,7 @@ class LoadBalancer:
         """Whose weight a Task of this owner is; several share it by what they weigh here."""
         if owner.path in self._elsewhere:
             return [(owner.path, 1.0)]
-        about: Iterable[Any] = [owner, getattr(owner, "target", None)]
+        about: Iterable[Any] = [owner.target if isinstance(owner, Action) else owner]
         if isinstance(owner, SolidSystem):
             about = owner.solids
         items = [item for item in about if isinstance(item, Object) and item.path in self._seconds]

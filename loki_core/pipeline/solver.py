@@ -301,10 +301,7 @@ class Solver:
 
     def _warn_of_idle_inputs(self) -> None:
         """Say what was given in vain: usually a name that is not quite right."""
-        wanted = {stream.name for stream in self.setup.streams()}
-        for _, behavior in self.setup.behaviors():  # some name a stream or an Object
-            wanted |= {value for value in behavior.values().values() if isinstance(value, str)}
-        for name in sorted(set(self._given) - wanted):
+        for name in self.setup.idle_streams(self._given):
             hint = did_you_mean(name, {stream.name for stream in self.setup.streams()})
             self.warn(f'input "{name}": no enabled Behavior uses it{hint}')
         if not self.objects:

@@ -101,9 +101,23 @@ def sheet_setup():
         "Hair",
         lk.GeometryObject(input="hair", radius=1e-3),
         lk.DistanceConstraint(stiffness=50.0, rest_scale=0.95),
+        lk.MembraneConstraint(warp_modulus=2e6, shear_modulus=3e5, **DAMPED),
+        lk.NeoHookeanConstraint(),
         lk.GravityForce(),
     )
     return lk.SolverSetup("sheet", cloth, substeps=2, frames_per_second=100.0)
+
+
+def soft_sheet_setup():
+    soft = {"mode": "compliance", "compliance": 1e-3}
+    cloth = lk.Group(
+        "Hair",
+        lk.GeometryObject(input="hair", radius=1e-3),
+        lk.DistanceConstraint(stiffness=50.0, rest_scale=0.95),
+        lk.MembraneConstraint(**soft),
+        lk.GravityForce(),
+    )
+    return lk.SolverSetup("soft_sheet", cloth, substeps=2, frames_per_second=100.0)
 
 
 def sheet():
@@ -410,6 +424,7 @@ SCENES = {
     "hair": (hair_setup, groom, HAIR, {"pegs": PEGS}),
     "lying": (lying_setup, groom, HAIR, {"floor": floor()}),
     "sheet": (sheet_setup, sheet, "Hair/GeometryObject", {}),
+    "soft_sheet": (soft_sheet_setup, sheet, "Hair/GeometryObject", {}),
     "soft": (soft_setup, groom, HAIR, {"pegs": PEGS}),
     "dust": (dust_setup, dust, DUST, {"nozzle": lk.Points(np.array([[0.0, 1.0, 0.0]]))}),
     "water": (water_setup, water, WATER, {}),
@@ -430,6 +445,7 @@ STREAMS = {
     "soft": "hair",
     "lying": "hair",
     "sheet": "hair",
+    "soft_sheet": "hair",
     "dust": "dust",
     "water": "water",
     "windy": "hair",
@@ -457,7 +473,8 @@ SHOWN = {
         "ForceDensityField",
     ),
     "lying": ("CollisionConstraint",),
-    "sheet": ("GeometryObject",),
+    "sheet": ("GeometryObject", "MembraneConstraint", "NeoHookeanConstraint"),
+    "soft_sheet": ("MembraneConstraint",),
     "soft": (
         "StretchingConstraint",
         "BendingConstraint",
@@ -499,6 +516,7 @@ PLACES = {
     "hair": ("detail", "primitive", "point"),
     "lying": ("detail", "primitive", "point"),
     "sheet": ("detail", "primitive", "point"),
+    "soft_sheet": ("detail", "primitive", "point"),
     "soft": ("detail", "primitive", "point"),
     "windy": ("detail", "primitive", "point"),
     "dust": ("detail", "point"),
@@ -550,7 +568,7 @@ def cases():
         for kind in kinds:
             for name, declared in registry()[kind].parameters().items():
                 for place in PLACES[scene] if declared.varies == "vertex" else ("detail",):
-                    has = (name == "compliance") == (scene == "soft") or kind in ALWAYS
+                    has = (name == "compliance") == scene.startswith("soft") or kind in ALWAYS
                     if (scene, kind, name) in WITHOUT or not has:
                         continue
                     if declared.varies != "no":

@@ -27,7 +27,7 @@ import math
 
 import numpy as np
 
-from loki_core.kernels.jit import device, inlined, parallel_kernel, prange, strict_kernel
+from loki_core.kernels.jit import device, inlined, kernel, parallel_kernel, prange, strict_kernel
 
 ONE, TWO, FOUR, EIGHT = np.uint64(1), np.uint64(2), np.uint64(4), np.uint64(8)
 
@@ -210,8 +210,8 @@ def scatter_elements(elements, dofs, gradient, tension, slope, fixed, row, rhs, 
             first = dofs[n, 0]
             free = dofs[n, dofs.shape[1] - 1] - first == dofs.shape[1] - 1
             if free:  # unknowns that follow one another, as those of a joint
-                for i in range(first, first + dofs.shape[1]):
-                    free = free and fixed[i] == 0
+                for a in range(dofs.shape[1]):
+                    free = free and dofs[n, a] == first + a and fixed[first + a] == 0
             if free:
                 add_run(n, first, gradient, tension, slope, row, rhs, values)
             else:
@@ -233,13 +233,10 @@ def scatter_forces(elements, dofs, gradient, tension, fixed, rhs):
 
 
 @parallel_kernel
-def scatter_matrices(elements, dofs, matrices, tension, fixed, row, values):
-    """Add tension [n, 1] times d2C/dx2 [n, d, d] where that is semi-definite: under tension."""
+def scatter_matrices(elements, dofs, matrices, fixed, row, values):
+    """Add element matrices [n, d, d], of which the lower triangle is read, to the skyline."""
     for body in prange(elements.shape[0] - 1):
         for n in range(elements[body], elements[body + 1]):
-            weight = tension[n, 0]
-            if weight <= 0.0:
-                continue
             for a in range(dofs.shape[1]):
                 i = dofs[n, a]
                 if fixed[i] == 1:
@@ -247,7 +244,75 @@ def scatter_matrices(elements, dofs, matrices, tension, fixed, row, values):
                 for b in range(a + 1):
                     j = dofs[n, b]
                     if fixed[j] == 0:
-                        values[row[max(i, j)] + min(i, j)] += weight * matrices[n, a, b]
+                        values[row[max(i, j)] + min(i, j)] += matrices[n, a, b]
+
+
+@parallel_kernel
+def scatter_rows(elements, dofs, forces, fixed, rhs):
+    """Add element forces [n, d] to rhs [size], body by body."""
+    for body in prange(elements.shape[0] - 1):
+        for n in range(elements[body], elements[body + 1]):
+            for a in range(dofs.shape[1]):
+                if fixed[dofs[n, a]] == 0:
+                    rhs[dofs[n, a]] += forces[n, a]
+
+
+@kernel
+def factor_stiffness(stiffness, lower, diagonal):
+    """Factorise k = L D L^T of each element [n, m, m]; returns whether any has a pivot below 0.
+
+    Args: lower [n, m, m] and diagonal [n, m] are written. A pivot that is nothing but rounding is
+        0, and so is what is below it.
+    """
+    bad = False
+    for n in range(stiffness.shape[0]):
+        for j in range(stiffness.shape[1]):
+            pivot = stiffness[n, j, j]
+            for c in range(j):
+                pivot -= lower[n, j, c] ** 2 * diagonal[n, c]
+            if abs(pivot) <= 1e-14 * abs(stiffness[n, j, j]):
+                pivot = 0.0
+            bad = bad or not pivot >= 0.0
+            diagonal[n, j] = pivot
+            for i in range(stiffness.shape[1]):
+                entry = stiffness[n, i, j]
+                for c in range(j):
+                    entry -= lower[n, i, c] * lower[n, j, c] * diagonal[n, c]
+                lower[n, i, j] = entry / pivot if i > j and pivot > 0.0 else 0.0
+            lower[n, j, j] = 1.0
+    return bad
+
+
+@parallel_kernel
+def mix_components(lower, value):
+    """Replace C [n, m] by L^T C, with unit lower triangles L [n or 1, m, m]."""
+    step = 0 if lower.shape[0] == 1 else 1
+    for n in prange(value.shape[0]):
+        for j in range(value.shape[1]):  # what is above is not needed again
+            for i in range(j + 1, value.shape[1]):
+                value[n, j] += lower[n * step, i, j] * value[n, i]
+
+
+@parallel_kernel
+def mix_gradients(lower, gradient):
+    """Replace dC/dx [n, m, d] by L^T dC/dx."""
+    step = 0 if lower.shape[0] == 1 else 1
+    for n in prange(gradient.shape[0]):
+        for j in range(gradient.shape[1]):
+            for i in range(j + 1, gradient.shape[1]):
+                for a in range(gradient.shape[2]):
+                    gradient[n, j, a] += lower[n * step, i, j] * gradient[n, i, a]
+
+
+@parallel_kernel
+def unmix_components(lower, value):
+    """Undo `mix_components`."""
+    step = 0 if lower.shape[0] == 1 else 1
+    for n in prange(value.shape[0]):
+        for back in range(value.shape[1]):
+            j = value.shape[1] - 1 - back
+            for i in range(j + 1, value.shape[1]):
+                value[n, j] -= lower[n * step, i, j] * value[n, i]
 
 
 @inlined

@@ -24,6 +24,7 @@ from loki_core.kernels.gas.face_transfer import (
     list_reaching,
     points_to_faces,
 )
+from loki_core.objects.basics.capabilities import Faces, Immersed
 from loki_core.pipeline.task import Weights
 
 Array = NDArray[Any]
@@ -53,7 +54,7 @@ class Boundary:
         self.wet: Array | None = None
 
     @classmethod
-    def between(cls, target: Any, fluid: Any) -> Boundary:
+    def between(cls, target: Immersed, fluid: Faces) -> Boundary:
         """The one that all couplings of two Objects share."""
         shared: dict[int, Boundary] = fluid.boundaries_of_points
         if id(target) not in shared:

@@ -34,12 +34,14 @@ if TYPE_CHECKING:
     from abc import ABCMeta as _ProtocolMeta
 
     from loki_core.behavior import Behavior
+    from loki_core.constraints.elements import Elements
     from loki_core.data.accessors import Declaration
     from loki_core.data.body_particles import BodyParticles
     from loki_core.data.discrete_volume import DiscreteVolume
     from loki_core.data.particle_system import ParticleSystem
     from loki_core.objects.basics.object import Scope
     from loki_core.objects.gas.surroundings import Surroundings
+    from loki_core.objects.gas.voxel_parameters import VoxelParameter
     from loki_core.objects.solids.embedded_points import EmbeddedPoints
     from loki_core.objects.solids.solid_system import SolidSystem
     from loki_core.objects.solids.unknowns import Unknowns
@@ -63,11 +65,13 @@ class _Declared(_ProtocolMeta):
 class Capability(Protocol, metaclass=_Declared):
     """What every Object has."""
 
-    behavior: Any
+    behavior: Behavior
     settings: Any
     scope: Scope
     path: str
     warning: str
+    time: float
+    details: dict[str, Array]
 
     @property
     def data(self) -> dict[str, Any]:
@@ -178,6 +182,9 @@ class SolvedPoints(MovedPoints, Protocol):
     def held_points(self) -> NDArray[np.uint8]:
         """Which points are prescribed, shape [n]."""
 
+    def fill_inertia(self, inertia: Float) -> None:
+        """Write mass, or moment of inertia, of all its unknowns."""
+
     def way_to_start(self) -> Float:
         """The change of all unknowns that brings it back to the start of the step."""
 
@@ -203,6 +210,37 @@ class Edges(Bodies, Protocol):
     edges: BodyParticles
     edge_vertices: Int64
     edge_offsets: Int64
+
+
+@runtime_checkable
+class Triangles(Bodies, Protocol):
+    """Bodies that are sheets of triangles, in the order of the bodies: `data["triangles"]`.
+
+    Attributes:
+        faces: Their channels.
+        triangles: Rows of the corners of each, [triangles, 3].
+        triangle_offsets: First triangle of each body, [bodies + 1].
+    """
+
+    faces: BodyParticles
+    triangles: Int64
+    triangle_offsets: Int64
+
+    def triangle_elements(self, *, by_place: bool = False) -> Elements:
+        """All triangles; with the gradients of their corners' shares in the sheet at rest.
+
+        Args:
+            by_place: Without these.
+        """
+
+    def triangle_areas(self) -> Float:
+        """Of each at rest [m^2]."""
+
+    def own(self, name: str) -> Float:
+        """One of its own parameters for every vertex, such as its thickness."""
+
+    def painted(self, name: str) -> tuple[str, ...]:
+        """Channels that override one of its own parameters, as Tasks declare them."""
 
 
 @runtime_checkable
@@ -259,9 +297,11 @@ class LooseParticles(SolvedPoints, Protocol):
 
     Attributes:
         fluid: The Operator that makes a liquid of them, if any.
+        droplets: The Operator that collides them as droplets, if any.
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
     """
 
+    droplets: Any
     fluid_sources: list[Any]
     fluid_sinks: list[Any]
 
@@ -386,6 +426,16 @@ class Faces(Capability, Protocol):
     def need_pores(self) -> None:
         """Make room for solids that share the space of the fluid."""
 
+    def collider_reads(self, *channels: str) -> tuple[str, ...]:
+        """Channels of all colliders' fields as Tasks name them; those of samples if none."""
+
+    @property
+    def uniform_part(self) -> float:
+        """Part of a uniform acceleration that is not the hydrostatic pressure's around."""
+
+    def on_voxels(self, behavior: Behavior, name: str, *, label: str) -> VoxelParameter:
+        """A parameter in cells and on faces. Collective where it varies."""
+
     def surroundings(self) -> Surroundings:
         """What lies beyond the sides of the box."""
 
@@ -460,6 +510,14 @@ class Liquid(Faces, Points, Protocol):
     account: Any
     input_points: Any
     overrides: Any
+
+    @property
+    def particles_per_axis(self) -> int:
+        """Particles along the edge of a full voxel."""
+
+    @property
+    def jitter(self) -> float:
+        """By how much start places differ from a regular lattice, of the distance there."""
 
     @property
     def particle_share(self) -> float:

@@ -20,9 +20,9 @@ from loki_core.data.grid_domain import BoundaryCondition, GridDomain
 from loki_core.errors import SetupError
 from loki_core.kernels.buckets.bucket_hash import pack_buckets, unpack_buckets
 from loki_core.kernels.particles.lagrangian_step import largest_speed
-from loki_core.objects.basics.capabilities import SolvedPoints
+from loki_core.objects.basics.capabilities import Capability, SolvedPoints
 from loki_core.objects.basics.object import Scope
-from loki_core.objects.colliders.collider import ColliderField
+from loki_core.objects.colliders.collider import Collider, ColliderField
 from loki_core.objects.colliders.signed_distance import SignedDistance
 from loki_core.operators.operator import Operator
 from loki_core.parallel.comm import SERIAL
@@ -50,7 +50,10 @@ class BodyCollider(Operator[SolvedPoints]):
         is_tight: Whether a shell must have two sides that the grid tells apart.
     """
 
-    def __init__(self, behavior: Any, target: Any, scope: Scope) -> None:
+    behavior: Collider
+    settings: Collider
+
+    def __init__(self, behavior: Collider, target: SolvedPoints, scope: Scope) -> None:
         super().__init__(behavior, target)
         self.reach = 0.0
         self.is_used = self.is_tight = False
@@ -59,12 +62,12 @@ class BodyCollider(Operator[SolvedPoints]):
         colliders_of(target).append(self)
 
     @classmethod
-    def acts_on(cls, item: Any) -> bool:
+    def acts_on(cls, item: Capability) -> bool:
         """Bodies meet colliders by contacts; so do particles where a Constraint asks.
 
         Particles that are a fluid look at the distance themselves.
         """
-        return super().acts_on(item) and (
+        return isinstance(item, SolvedPoints) and (
             item.is_joined or item.fluid is not None or item.contacts is not None
         )
 
@@ -167,7 +170,7 @@ class MeetsColliders(TaskOwner):
     """
 
     meeting: ClassVar[tuple[str, ...]] = ()
-    target: Any
+    target: SolvedPoints
 
     @property
     def task_data(self) -> dict[str, Any]:
@@ -262,18 +265,18 @@ def resolution_for(domain: GridDomain, voxel_size: float) -> int:
     return next((one for one in RESOLUTIONS if one >= wanted), RESOLUTIONS[-1])
 
 
-def colliders_of(target: Any) -> list[BodyCollider]:
+def colliders_of(target: SolvedPoints) -> list[BodyCollider]:
     """The colliders that a solid meets; they enter themselves."""
     found: list[BodyCollider] = target.body_colliders
     return found
 
 
-def fields_of(target: Any) -> dict[str, DiscreteVolume]:
+def fields_of(target: SolvedPoints) -> dict[str, DiscreteVolume]:
     """Their voxels, by the names of Tasks that look at them."""
     return {f"collider{n}": one.volume for n, one in enumerate(colliders_of(target))}
 
 
-def field_reads(target: Any) -> tuple[str, ...]:
+def field_reads(target: SolvedPoints) -> tuple[str, ...]:
     """What a Task reads that samples them."""
     fields = fields_of(target).items()
     return tuple(f"{name}.{channel}" for name, one in fields for channel in one.channels)

@@ -144,7 +144,7 @@ class Collider(Behavior, kind="operator"):
 class SolidBoundary(Operator[Faces]):
     """Tells a volume of a collider, which it then takes in with all others."""
 
-    def __init__(self, behavior: Any, target: Any, collider: ColliderField) -> None:
+    def __init__(self, behavior: Collider, target: Faces, collider: ColliderField) -> None:
         super().__init__(behavior, target)
         self.collider = collider
         target.need_solids()
@@ -174,6 +174,7 @@ class ColliderField(Object):
         targets: Objects around whose Buckets the field is measured.
     """
 
+    behavior: Collider
     cost = 0.5  # of a voxel around a mesh in motion
 
     resolution: int = 8
@@ -187,7 +188,7 @@ class ColliderField(Object):
             0.0, frames_per_second=settings.frames_per_second, start_frame=settings.start_frame
         )
         self.settings = now
-        stream = collider_mesh(scope.inputs[self.behavior.input], label=self._input_label)
+        stream = self._mesh_now()
         painted = painted_channels(stream, self._channel_names(), label=self._input_label)
         voxel = scope.domain.bucket_size / self.resolution
         self.field = SignedDistance(
@@ -248,6 +249,12 @@ class ColliderField(Object):
 
     # -- the mesh --------------------------------------------------------------------------
 
+    def _mesh_now(self) -> Any:
+        """The mesh of the input, as it is at the current frame."""
+        name = self.behavior.input
+        assert name is not None  # or there is no collider
+        return collider_mesh(self.scope.inputs[name], label=self._input_label)
+
     def ingest(self) -> None:
         """Measure the mesh of the start frame. Collective."""
         self._take_stream(self.scope.settings.start_frame)
@@ -255,7 +262,7 @@ class ColliderField(Object):
 
     def _take_stream(self, frame: int) -> None:
         """Let the mesh of the input be the one at the end of this frame."""
-        stream = collider_mesh(self.scope.inputs[self.behavior.input], label=self._input_label)
+        stream = self._mesh_now()
         pose = self._current
         if frame != self._frame:
             self._previous = None if pose is None else pose.position
@@ -617,7 +624,7 @@ def _unite(
     return nodes, wall, grip, nearest
 
 
-def _resolution(item: Any) -> int:
+def _resolution(item: Faces) -> int:
     return int(item.data["volume"].channel("velocity").resolution)
 
 

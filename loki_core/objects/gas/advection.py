@@ -364,7 +364,9 @@ class _Advector:
         return np.where(np.isfinite(points), inside, np.nan)
 
     def _velocity_at(self, points: NDArray[np.float64]) -> NDArray[np.float64]:
-        answer = self._ask(self.carrier.values, np.arange(3), points, carrier=True)
+        answer = self._ask(
+            self.carrier.values, np.arange(self.carrier.components), points, carrier=True
+        )
         return answer[:, :, 0].astype(np.float64)
 
     def _ask(

@@ -88,7 +88,7 @@ class Fluid(Object, Faces):
         return (0.0, 0.0, 0.0)
 
     def _resolution(self) -> int:
-        domain, wanted = self.scope.domain, float(self.behavior.voxel_size)
+        domain, wanted = self.scope.domain, float(self.settings.voxel_size)
         count = domain.bucket_size / wanted
         allowed = [r for r in RESOLUTIONS if r >= SMALLEST_RESOLUTION]
         resolution = min(allowed, key=lambda r: abs(r / count - 1.0))

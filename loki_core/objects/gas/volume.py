@@ -176,6 +176,7 @@ class Volume(Fluid, Gas):
         emissions: Actions that want Buckets around their source; they add themselves.
     """
 
+    behavior: VolumeObject
     cost = 0.45  # of a voxel; with pressure it is 1, the unit of all costs
 
     def __post_init__(self) -> None:

@@ -68,7 +68,7 @@ def _around(item: Volume) -> list[NDArray[np.int32]]:
     absent = scope.absent.get(name)
     if absent is not None:  # it is turned off: air is kept where it would be
         name = getattr(absent, "input", None)
-        if name not in scope.inputs:
+        if name is None or name not in scope.inputs:
             return []
     if name in scope.inputs:
         lower, upper = scope.inputs[name].bounds()

@@ -26,6 +26,7 @@ from loki_core.parameter import Parameter
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
 if TYPE_CHECKING:
+    from loki_core.objects.basics.capabilities import Faces
     from loki_core.objects.gas.fluid import Fluid
 
 Array = NDArray[Any]
@@ -127,7 +128,7 @@ def resolve_on_voxels(fluid: Fluid, behavior: Behavior, name: str, *, label: str
     return found(fluid, behavior, name, label)
 
 
-def varying_channels(fluid: Any, behavior: Behavior, name: str) -> tuple[str, ...]:
+def varying_channels(fluid: Faces, behavior: Behavior, name: str) -> tuple[str, ...]:
     """Channels of a gas, or of the particles of a liquid, that override one parameter."""
     own = channel_names(type(behavior), name)
     wanted = {*own, *(f"{one}_scale" for one in own)}

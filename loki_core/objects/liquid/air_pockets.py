@@ -6,7 +6,7 @@ without Buckets. So what is further from the liquid than Buckets reach counts as
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,7 @@ from loki_core.kernels.gas.mac_grid import (
 )
 from loki_core.linear_solvers.fluid_solve import number_ghosts, row_starts
 from loki_core.linear_solvers.unheld_parts import parts_of
-
-if TYPE_CHECKING:
-    from loki_core.objects.liquid.hybrid import Hybrid
+from loki_core.objects.basics.capabilities import Faces
 
 Array = NDArray[Any]
 
@@ -35,7 +33,7 @@ def air_as_fluid(kind: Array) -> Array:
     return np.where(kind == AMBIENT, np.uint8(FLUID), np.uint8(SOLID))
 
 
-def find_pockets(liquid: Hybrid) -> tuple[NDArray[np.int32], int]:
+def find_pockets(liquid: Faces) -> tuple[NDArray[np.int32], int]:
     """Pocket of each local cell, numbered from 1, or 0; and how many there are. Collective.
 
     Where there is no other air, the largest is left out: liquid that fills all the rest keeps it,
@@ -56,7 +54,7 @@ def find_pockets(liquid: Hybrid) -> tuple[NDArray[np.int32], int]:
     return number[parts], len(kept)
 
 
-def _air_parts(liquid: Hybrid) -> tuple[NDArray[np.int64], int]:
+def _air_parts(liquid: Faces) -> tuple[NDArray[np.int64], int]:
     """Part of each local cell, -1 for what is no air, and the number of parts. Collective."""
     volume, r = liquid.volume, liquid.resolution
     volume.refresh("kind", "open_fraction")

@@ -140,6 +140,7 @@ class Hybrid(Fluid, Liquid):
         spray: Its particles that a gas meets, once a coupling asks for them.
     """
 
+    behavior: HybridObject
     cost = 1.5  # of a voxel that is full of particles
     #: Stages at which others may move particles: at the others they are in their Buckets.
     stages_to_move = (
@@ -200,9 +201,19 @@ class Hybrid(Fluid, Liquid):
         return self.resolve(self.behavior, "flip_part", label=self.path, dtype=np.float64)
 
     @property
+    def particles_per_axis(self) -> int:
+        """Particles along the edge of a full voxel."""
+        return int(self.behavior.particles_per_axis)
+
+    @property
+    def jitter(self) -> float:
+        """By how much start places differ from a regular lattice, of the distance there."""
+        return float(self.behavior.jitter)
+
+    @property
     def particle_share(self) -> float:
         """Part of a voxel that one particle fills."""
-        return float(self.behavior.particles_per_axis) ** -3
+        return float(self.particles_per_axis) ** -3
 
     @property
     def particle_volume(self) -> float:

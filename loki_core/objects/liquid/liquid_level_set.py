@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,12 +21,10 @@ from loki_core.kernels.liquid.surface_field import (
     widen_density,
 )
 from loki_core.kernels.liquid.surface_tiles import collect_with_margin, splat_balls, splat_values
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.objects.gas.surroundings import FAR, INFLOW, WALLS
 from loki_core.objects.gas.volume_topology import Regions
 from loki_core.objects.particles.particle_tiles import tiles_around
-
-if TYPE_CHECKING:
-    from loki_core.objects.liquid.hybrid import Hybrid
 
 Array = NDArray[Any]
 
@@ -62,7 +60,7 @@ class LiquidLevelSet:
     """
 
     def __init__(
-        self, liquid: Hybrid, *, refinement: int, smoothing: int, droplet_scale: float
+        self, liquid: Liquid, *, refinement: int, smoothing: int, droplet_scale: float
     ) -> None:
         self.liquid, self.refinement = liquid, refinement
         self.resolution = liquid.resolution * refinement
@@ -189,7 +187,7 @@ class LiquidLevelSet:
         """Unite the bulk with balls about particles that are alone, or in thin sheets."""
         volume, liquid, particles = self.volume, self.liquid, self.liquid.particles
         h, share = liquid.voxel_size, liquid.particle_share
-        per_axis = float(liquid.behavior.particles_per_axis)
+        per_axis = float(liquid.particles_per_axis)
         own = h * (0.75 * share / np.pi) ** (1.0 / 3.0)
         alone = max(scale * own + MESH_LOSS * self.voxel_size, SMALLEST_BALL * self.voxel_size)
         sheet = max(scale * SHEET_RADIUS * h / per_axis, SMALLEST_SHEET * self.voxel_size)

@@ -22,6 +22,7 @@ from loki_core.objects.gas.volume_topology import around_box
 
 if TYPE_CHECKING:
     from loki_core.objects.basics.capabilities import Liquid
+    from loki_core.objects.liquid.hybrid import Hybrid
 
 Array = NDArray[Any]
 
@@ -29,7 +30,7 @@ BUCKETS_AT_ONCE = 64
 MOST_PARTICLES = 1.0e9  # on a rank, that a mesh is filled with; they take some 200 GB
 
 
-def seed(liquid: Liquid, stream: Any) -> None:
+def seed(liquid: Hybrid, stream: Any) -> None:
     """Add the particles of an input stream. Collective."""
     label = f'{liquid.path}: input "{liquid.behavior.input}"'
     if not isinstance(stream, Mesh):
@@ -214,12 +215,12 @@ def lattice(liquid: Liquid, coords: NDArray[np.int32]) -> tuple[Array, Array]:
     Returns:
         Those of the regular lattice, which say what is inside, and those moved at random.
     """
-    per_axis = int(liquid.behavior.particles_per_axis) * liquid.resolution
+    per_axis = liquid.particles_per_axis * liquid.resolution
     spacing = liquid.scope.domain.bucket_size / per_axis
     steps = np.arange(per_axis)
     inside = np.stack(np.meshgrid(steps, steps, steps, indexing="ij"), axis=-1).reshape(-1, 3)
     whole = (coords[:, None, :].astype(np.int64) * per_axis + inside).reshape(-1, 3)
-    moved = float(liquid.behavior.jitter) * (_uniforms(whole, liquid) - 0.5)
+    moved = liquid.jitter * (_uniforms(whole, liquid) - 0.5)
     return (whole + 0.5) * spacing, (whole + 0.5 + moved) * spacing
 
 

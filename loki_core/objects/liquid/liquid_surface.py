@@ -21,9 +21,10 @@ from loki_core.data.surface import Surface
 from loki_core.data.voxels import Voxels
 from loki_core.errors import SetupError, did_you_mean
 from loki_core.kernels.liquid.surface_channels import means_at_places, means_at_voxels
+from loki_core.objects.basics.capabilities import Liquid
 from loki_core.objects.basics.object import Object, Scope
 from loki_core.objects.buckets.iso_surface import find_iso_surface
-from loki_core.objects.liquid.hybrid import Hybrid, HybridObject
+from loki_core.objects.liquid.hybrid import HybridObject
 from loki_core.objects.liquid.liquid_field import field_of
 from loki_core.objects.liquid.liquid_level_set import BAND, LiquidLevelSet
 from loki_core.pipeline.stages import Stage
@@ -70,12 +71,14 @@ class SurfaceOfLiquid(Object):
     """The surface of one liquid.
 
     Attributes:
-        liquid: The Hybrid Object, or None while that is disabled or has no input.
+        liquid: What is shown, or None while that is disabled or has no input.
     """
+
+    behavior: LiquidSurface
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.liquid: Hybrid | None = None
+        self.liquid: Liquid | None = None
         self._shown: Surface | Voxels | None = None
 
     def ingest(self) -> None:
@@ -250,15 +253,15 @@ def with_outside_of_box(
     return coords, distance, means
 
 
-def find_liquid(path: str, source: str | None, scope: Scope) -> Hybrid | None:
-    """Return the Hybrid Object that a text names, or the one nearest to a path in the tree.
+def find_liquid(path: str, source: str | None, scope: Scope) -> Liquid | None:
+    """Return the liquid that a text names, or the one nearest to a path in the tree.
 
     Returns None where it is disabled or has no input.
 
     Raises:
         SetupError: There is none, or there are several.
     """
-    present = {name: item for name, item in scope.others.items() if isinstance(item, Hybrid)}
+    present = {name: item for name, item in scope.others.items() if isinstance(item, Liquid)}
     absent = [name for name, item in scope.absent.items() if isinstance(item, HybridObject)]
     known = [*present, *absent]
     if source is not None:

@@ -139,7 +139,9 @@ class NarrowBand:
         """Find the deep voxels of the next step."""
         liquid, volume = self.liquid, self.liquid.volume
         around, neighbours = liquid.surroundings(), volume.buckets.neighbours
-        least = max(int(liquid.behavior.narrow_band), reach + 2)
+        asked = liquid.behavior.narrow_band
+        assert asked is not None  # or there is no band
+        least = max(int(asked), reach + 2)
         with volume.scratch("depth", np.uint8, resolution=liquid.resolution) as depth:
             mark_edges(
                 volume.local("kind"), volume.local("loose"), volume.buckets.coords,

@@ -85,9 +85,11 @@ class ParticleFluid(MeetsColliders, Operator[LooseParticles]):
         body_colliders: Colliders enter themselves with the target.
     """
 
+    settings: FluidBehavior
+    target: LooseParticles
     meeting = ("solve",)
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: FluidBehavior, target: LooseParticles) -> None:
         super().__init__(behavior, target)
         target.become_fluid(self)
         self.search = NeighbourSearch(target.particles)
@@ -175,7 +177,7 @@ class ParticleFluid(MeetsColliders, Operator[LooseParticles]):
         """Voxels along a Bucket in which Colliders are measured: no larger than a spacing."""
         target = self.target
         radii = [float(target.settings.radius), *(one.radius for one in target.fluid_sources)]
-        stream = target.scope.inputs.get(target.behavior.input or "")
+        stream = target.scope.inputs.get(target.settings.input or "")
         if isinstance(stream, Mesh):
             painted = [channels.get("radius", ()) for channels in stream.channels.values()]
             radii += [float(np.min(some)) for some in painted if len(some) and np.min(some) > 0.0]
@@ -215,6 +217,7 @@ class FluidStep:
         stiffness: k of each place [m^2], or one for all.
     """
 
+    settings: FluidBehavior
     listed: tuple[Any, ...]
     weight: Array
     walls: ParticleWalls

@@ -175,6 +175,7 @@ class Particles(Joinable, LooseParticles):
         fluid_sources, fluid_sinks: Where such a liquid comes from and goes; they enter themselves.
     """
 
+    behavior: ParticleObject
     cost = 0.17  # of a particle
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior
 from loki_core.data.mesh import Mesh
 from loki_core.data.voxels import Voxels
+from loki_core.objects.basics.capabilities import Capability
 from loki_core.sparse_parameters import Resolved, channel_names, resolve
 
 Array = NDArray[Any]
@@ -35,7 +36,7 @@ def resolve_on_source(
     carry: Carry,
     count: int,
     *,
-    item: Any,
+    item: Capability,
     label: str,
 ) -> Resolved:
     """A parameter of an emitter at places of its source, in double precision.
@@ -63,7 +64,7 @@ def resolve_on_source(
     return _resolved(behavior, name, channels, count, item, label)
 
 
-def of_source(behavior: Behavior, name: str, source: Any, *, item: Any, label: str) -> Any:
+def of_source(behavior: Behavior, name: str, source: Any, *, item: Capability, label: str) -> Any:
     """A number or vector that holds for all of a source, whatever is painted on parts of it."""
     channels = {"detail": _details(behavior, name, source, item)}
     return _resolved(behavior, name, channels, 0, item, label).values[0]
@@ -84,7 +85,7 @@ def is_painted(behavior: Behavior, name: str, source: Any) -> bool:
     return any(one in some for some in places for one in wanted)
 
 
-def says(behavior: Behavior, name: str, source: Any, *, item: Any) -> bool:
+def says(behavior: Behavior, name: str, source: Any, *, item: Capability) -> bool:
     """Whether a parameter has a value on a source: of the emitter, the source or the Object."""
     own, _ = source_channels(type(behavior), name)
     if getattr(behavior, name) is not None or own in item.details:
@@ -95,7 +96,7 @@ def says(behavior: Behavior, name: str, source: Any, *, item: Any) -> bool:
 
 
 def largest_on_source(
-    behavior: Behavior, name: str, source: Any, *, item: Any, label: str
+    behavior: Behavior, name: str, source: Any, *, item: Capability, label: str
 ) -> float:
     """Largest size that a parameter may have anywhere on a mesh; no less than it has somewhere."""
     own, scale = source_channels(type(behavior), name)
@@ -111,7 +112,7 @@ def largest_on_source(
     return factor * float(max(sizes))
 
 
-def _details(behavior: Behavior, name: str, source: Any, item: Any) -> dict[str, Array]:
+def _details(behavior: Behavior, name: str, source: Any, item: Capability) -> dict[str, Array]:
     """What holds for the whole Object, and for all of the source."""
     found = dict(item.details)
     if isinstance(source, Mesh):
@@ -126,7 +127,7 @@ def _resolved(
     name: str,
     channels: dict[str, dict[str, Array]],
     count: int,
-    item: Any,
+    item: Capability,
     label: str,
 ) -> Resolved:
     settings = item.scope.settings

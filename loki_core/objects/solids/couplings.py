@@ -1,11 +1,12 @@
 """Couplings: elements whose unknowns lie in several bodies, and where they enter the joint system.
 
     same body         into the body's envelope, which is widened where it has to be
-    two bodies        into the sparse remainder, both triangles; one that is large, too
+    two bodies        into compressed rows, both triangles; one that is large, too
     another rank's    rows are that rank's to fill; as columns they are ghosts
 
 Every rank has all elements that touch any of its bodies, and keeps its own rows of them. Which
 contributions meet at which place is sorted out once, and lasts while elements and bodies stay.
+Constraints whose elements change in every step do without (`linear_solvers/remainder.py`).
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.kernels.solids.coupling_assembly import add_sums
+from loki_core.linear_solvers.remainder import Remainder
 from loki_core.linear_solvers.system import Rows
 
 Array = NDArray[Any]
@@ -89,8 +91,9 @@ class Couplings:
 
     Attributes:
         elements: The elements of each Constraint, in that order.
+        remainders: Those of Constraints whose elements change, as `renew` found them.
         ghost_rows: Global numbers of other ranks' unknowns that own ones are joined with.
-        rows: The sparse remainder (indptr, indices, data).
+        data: Entries of the compressed rows, and then of the remainders.
     """
 
     def __init__(
@@ -98,27 +101,60 @@ class Couplings:
     ) -> None:
         size = int(body_start[-1])
         flat = np.concatenate([np.empty(0, np.int64), *(one.reshape(-1) for one in dofs)])
-        self.ghost_rows = _distinct(flat[(flat < first_row) | (flat >= first_row + size)])
+        self._kept_ghosts = _distinct(flat[(flat < first_row) | (flat >= first_row + size)])
+        self.ghost_rows, self._first_row, self._size = self._kept_ghosts, first_row, size
         body = np.repeat(np.arange(len(body_start) - 1), np.diff(body_start))
         body[large] = -1
         width = size + len(self.ghost_rows)
-        self.elements = [
-            CoupledElements(self._local(one, first_row, size), body, max(width, 1)) for one in dofs
-        ]
+        self.elements = [CoupledElements(self._local(one), body, max(width, 1)) for one in dofs]
         keys = _distinct(
             np.concatenate([np.empty(0, np.int64), *(one.outside.key for one in self.elements)])
         )
         indptr = np.zeros(size + 1, np.int64)
         np.cumsum(np.bincount(keys // max(width, 1), minlength=size), out=indptr[1:])
         indices = (keys % max(width, 1)).astype(np.int32)
-        self.rows: Rows = (indptr, indices, np.zeros(len(keys)))
+        self._pattern = indptr, indices
+        self.data = np.zeros(len(keys))
+        self.remainders: list[Remainder] = []
         for one in self.elements:
             one.outside.places = np.searchsorted(keys, one.outside.key)
 
-    def _local(self, dofs: Int64, first_row: int, size: int) -> Int64:
-        own = dofs - first_row
-        ghost = size + np.searchsorted(self.ghost_rows, dofs)
-        return np.where((own >= 0) & (own < size), own, ghost).astype(np.int64)
+    @property
+    def rows(self) -> Rows:
+        """Compressed rows (indptr, indices, data) of what joins bodies and stays."""
+        return (*self._pattern, self.data)
+
+    def _local(self, dofs: Int64) -> Int64:
+        """Own unknowns, then ghosts: those of what stays, and then further ones."""
+        own, kept, size = dofs - self._first_row, self._kept_ghosts, self._size
+        ghost = np.searchsorted(kept, dofs)
+        further = self.ghost_rows[len(kept) :]
+        if len(further):
+            is_kept = np.isin(dofs, kept)
+            ghost = np.where(is_kept, ghost, len(kept) + np.searchsorted(further, dofs))
+        return np.where((own >= 0) & (own < size), own, size + ghost).astype(np.int64)
+
+    def renew(self, changing: Sequence[Int64], row: Int64, first: Int64) -> None:
+        """Take the elements of Constraints whose elements change.
+
+        Args:
+            changing: Global numbers of their unknowns, [n, d] of each Constraint.
+            row: Where the rows of the bodies' matrices begin, [size].
+            first: First stored column of each.
+        """
+        flat = np.concatenate([np.empty(0, np.int64), *(one.reshape(-1) for one in changing)])
+        begin, end, kept = self._first_row, self._first_row + self._size, self._kept_ghosts
+        foreign = _distinct(flat[(flat < begin) | (flat >= end)])
+        self.ghost_rows = np.concatenate((kept, foreign[~np.isin(foreign, kept)]))
+        at = len(self._pattern[1])
+        self.remainders = []
+        for one in changing:
+            part = slice(at, at + len(one) * one.shape[1] ** 2)
+            dofs = self._local(one).astype(np.int32)
+            self.remainders.append(Remainder(dofs, row, first, part))
+            at = part.stop
+        if at != len(self.data):
+            self.data = np.zeros(at)
 
     def widen(self, first: Int64) -> None:
         """Let the rows of bodies reach every column that an element couples them to."""
@@ -131,8 +167,8 @@ class Couplings:
             one.inside.places = row[one.inside.row] + one.inside.column
 
     def clear(self) -> None:
-        """Set the remainder to zero."""
-        self.rows[2][:] = 0.0
+        """Set what joins bodies to zero."""
+        self.data[:] = 0.0
 
 
 def _distinct(values: Int64) -> Int64:

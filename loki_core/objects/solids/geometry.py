@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.behavior import Behavior, parameter
+from loki_core.constraints.elements import Elements
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.body_particles import BodyParticles
 from loki_core.data.mesh import Mesh
@@ -24,7 +25,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
 from loki_core.kernels.solids.rod_motion import begin_vertices
-from loki_core.objects.basics.capabilities import Edges
+from loki_core.objects.basics.capabilities import Edges, Triangles
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.solids.embedded_points import EmbeddedPoints, FacePoints, WeightedPoints
 from loki_core.objects.solids.goals import goals
@@ -86,13 +87,16 @@ class GeometryObject(Behavior, kind="object", varies="vertex"):
         return [Geometry(self, scope)]
 
 
-class Geometry(Solid, Edges):
+class Geometry(Solid, Edges, Triangles):
     """The islands of one Geometry Object.
 
     Attributes:
         edges: Lengths of edges at rest.
+        faces: What Constraints keep of triangles.
         edge_vertices: Rows of the ends of each.
         edge_offsets: First edge of each local island, and the end.
+        triangles: Rows of the corners of those that faces are cut into; none of a wireframe.
+        triangle_offsets: First triangle of each local island, and the end.
     """
 
     stream_types = ((Surface, Wireframe), "a Surface or a Wireframe is")
@@ -112,10 +116,11 @@ class Geometry(Solid, Edges):
         self.particles.add_channel("rest_position", np.float64, (3,))
         self.edges = BodyParticles(self.scope.domain, name=f"{self.path} edges")
         self.edges.add_channel("rest_length", np.float64)
+        self.faces = BodyParticles(self.scope.domain, name=f"{self.path} triangles")
 
     @property
     def data(self) -> dict[str, ChannelData]:
-        return {"particles": self.particles, "edges": self.edges}
+        return {"particles": self.particles, "edges": self.edges, "triangles": self.faces}
 
     # -- start -----------------------------------------------------------------------------
 
@@ -143,10 +148,15 @@ class Geometry(Solid, Edges):
             )
 
     def append_parts(self, stream: Any, bodies: Int64) -> None:
-        """Add edges."""
-        body, ids = members(bodies, self.topology.edge_counts)
-        self.edges.next_id = len(self.topology.edges)
-        self.edges.append({"body": body}, ids=ids)
+        """Add edges and triangles."""
+        islands = self.topology
+        for holder, counts in (
+            (self.edges, islands.edge_counts),
+            (self.faces, islands.triangle_counts),
+        ):
+            body, ids = members(bodies, counts)
+            holder.next_id = int(counts.sum())
+            holder.append({"body": body}, ids=ids)
 
     def find_parts(self) -> None:
         """Rows of the ends of local edges, and in which order unknowns are numbered."""
@@ -156,10 +166,15 @@ class Geometry(Solid, Edges):
         self.edge_offsets = cumulative(self.topology.edge_counts[self.local_bodies])
         _, numbers = members(self.local_bodies, self.topology.edge_counts)
         self.edge_vertices = np.ascontiguousarray(row[self.topology.edges[numbers]])
+        counts = self.topology.triangle_counts
+        self.triangle_offsets = cumulative(counts[self.local_bodies])
+        _, numbers = members(self.local_bodies, counts)
+        self.triangles = np.ascontiguousarray(row[self.topology.triangles[numbers]])
         self._places = _narrow_order(self.edge_vertices, self.offsets)
 
     def has_parts(self) -> bool:
-        return int(self.edge_offsets[-1]) == self.edges.count
+        edges = int(self.edge_offsets[-1]) == self.edges.count
+        return edges and int(self.triangle_offsets[-1]) == self.faces.count
 
     def measure(self) -> None:
         """Lengths and shares of points at rest are those of the start."""
@@ -174,18 +189,24 @@ class Geometry(Solid, Edges):
             for side in range(2):
                 np.add.at(size, self.edge_vertices[:, side], 0.5 * length)
             return
-        triangles = self._local_triangles()
-        x = position[triangles]
-        area = 0.5 * np.linalg.norm(np.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]), axis=1)
         for corner in range(3):
-            np.add.at(size, triangles[:, corner], area / 3.0)
+            np.add.at(size, self.triangles[:, corner], self.triangle_areas() / 3.0)
 
-    def _local_triangles(self) -> Int64:
-        """Rows of the corners of the triangles of local islands."""
-        row = np.full(self.topology.point_count, -1)
-        row[self._ids] = np.arange(len(self._ids))
-        found: Int64 = row[self.topology.triangles]
-        return found[found[:, 0] >= 0]
+    def triangle_areas(self) -> Float:
+        """Of each triangle at rest [m^2]."""
+        x = self.particles.local("rest_position")[self.triangles]
+        area: Float = np.linalg.norm(np.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]), axis=1)
+        return 0.5 * area
+
+    def triangle_elements(self, *, by_place: bool = False) -> Elements:
+        """All triangles; the first direction of the material is along the first edge."""
+        triangles = self.triangles
+        dofs = self.unknowns.joint(POSITION, triangles).reshape(len(triangles), 9).astype(np.int32)
+        gradients = None
+        if not by_place:
+            corners = self.particles.local("rest_position")[triangles]
+            gradients = share_gradients(sheet_places(corners))
+        return Elements(self.triangle_offsets, dofs, triangles, self.faces, gradients=gradients)
 
     def weigh(self) -> None:
         """Radii and masses, by sizes at rest."""
@@ -234,7 +255,7 @@ class Geometry(Solid, Edges):
     def joint_declaration(self, name: str) -> Declaration:
         """The order of a large matrix goes by places at rest."""
         touched = super().joint_declaration(name)
-        if name == "reset":
+        if name == "number":
             touched = replace(touched, reads=(*touched.reads, "particles.rest_position"))
         return touched
 
@@ -242,11 +263,12 @@ class Geometry(Solid, Edges):
         """Number points so that edges join near numbers."""
         vertices = Block(POSITION, 3, self.offsets)
         self.unknowns = Unknowns.interleaved([vertices], places=self._places)
+        order = np.argsort(self.unknowns.starts(POSITION))
+        self._rest_places = self.particles.local("rest_position")[order]
 
     def vertices(self) -> tuple[NDArray[np.int32], Float]:
         """Points, where they were at the start."""
-        order = np.argsort(self.unknowns.starts(POSITION))
-        return self.unknowns.widths(), self.particles.local("rest_position")[order]
+        return self.unknowns.widths(), self._rest_places
 
     @task(
         Stage.RESET_ACCUMULATORS,
@@ -274,6 +296,29 @@ class Geometry(Solid, Edges):
         """The host's faces or edges, with velocities, radii and all channels of the input."""
         world = self.scope.domain.to_world(self.particles.local("position"))
         return self.shown(self.topology.shown(self._ids, world))
+
+
+def sheet_places(corners: Float) -> Float:
+    """Places of triangles' corners [n, 3, 3] in their own planes, [n, 3, 2].
+
+    The first is at the origin, the second on the first axis.
+    """
+    one, two = corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0]
+    length = np.linalg.norm(one, axis=1)
+    along = np.einsum("ni,ni->n", one, two) / length
+    across = np.linalg.norm(np.cross(one, two), axis=1) / length
+    places = np.zeros((len(corners), 3, 2))
+    places[:, 1, 0], places[:, 2, 0], places[:, 2, 1] = length, along, across
+    return places
+
+
+def share_gradients(places: Float) -> Float:
+    """Gradients of the shares of triangles' corners, [n, 3, 2] 1/m, from their places [n, 3, 2]."""
+    sides = places[:, 1:] - places[:, :1]  # rows: sides, which are w_1 = 1 and w_2 = 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        inverse = np.linalg.inv(sides) if len(sides) else np.zeros((0, 2, 2))
+    others = inverse.transpose(0, 2, 1)
+    return np.concatenate((-others.sum(axis=1, keepdims=True), others), axis=1)
 
 
 def _narrow_order(edges: Int64, offsets: Int64) -> Int64:

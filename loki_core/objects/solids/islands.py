@@ -33,7 +33,8 @@ class Islands:
         corners: Points of the primitives' corners.
         body: Island of each point.
         edges: Ends of every edge once, island by island, [edges, 2].
-        triangles: Points of the triangles that surfaces are cut into, [triangles, 3].
+        triangles: Points of the triangles that surfaces are cut into, island by island,
+            [triangles, 3].
         channels: Channels of primitives and of corners, by place and name.
     """
 
@@ -60,6 +61,7 @@ class Islands:
         edges = unique_edges(sides.astype(np.int32), stream.point_count)[0].astype(np.int64)
         body = _parts(edges, stream.point_count)
         edges = edges[np.argsort(body[edges[:, 0]], kind="stable")]
+        triangles = triangles[np.argsort(body[triangles[:, 0]], kind="stable")]
         channels = {
             place: {name: array.copy() for name, array in stream.channels[place].items()}
             for place in ("primitive", "vertex")
@@ -88,6 +90,12 @@ class Islands:
     def edge_counts(self) -> Int64:
         """Edges of each island."""
         count = np.bincount(self.body[self.edges[:, 0]], minlength=self.body_count)
+        return count.astype(np.int64)
+
+    @property
+    def triangle_counts(self) -> Int64:
+        """Triangles of each island."""
+        count = np.bincount(self.body[self.triangles[:, 0]], minlength=self.body_count)
         return count.astype(np.int64)
 
     @property

@@ -74,6 +74,7 @@ class SolidSystem(TaskOwner):
         self.report: SolveReport | None = None
         self._layout: list[int] = []
         self._pattern: Any = None
+        self._changing: list[int] = []
         self._large: list[Joinable] = []
         self.relative_change = 0.0
         self.is_rounding = False  # whether the last correction was
@@ -192,7 +193,8 @@ class SolidSystem(TaskOwner):
     def _find_pattern(self) -> None:
         """Give every row its envelope, and find what joins bodies. Collective."""
         first, large = self._find_envelopes()
-        placed = [one for one in self.constraints if one.joins_bodies or self._is_large(one.target)]
+        kept = [one for one in self.constraints if not one.is_changing]
+        placed = [one for one in kept if one.joins_bodies or self._is_large(one.target)]
         self.couplings = Couplings(
             self.body_start, self.first_row, [self._numbers(one) for one in placed], large
         )
@@ -207,15 +209,33 @@ class SolidSystem(TaskOwner):
             constraint.coupled = None
         for constraint, coupled in zip(placed, self.couplings.elements, strict=True):
             constraint.coupled = coupled
-        self.linear = BodySystem(
-            self.body_start, first, self.row, self.values,
-            self.couplings.rows if placed else None, ghost_rows=self.couplings.ghost_rows,
-            sparse=self._find_sparse(large), comm=self.comm,
-        )  # fmt: skip
+        self._sparse = self._find_sparse(large)
+        self._take_changing()
+        self.solver = choose_solver(self.linear)
+
+    def _take_changing(self) -> None:
+        """Let the elements that change in every step join bodies. Collective."""
+        changing = [one for one in self.constraints if one.is_changing]
+        self.couplings.renew([self._numbers(one) for one in changing], self.row, self.first)
+        for constraint, remainder in zip(changing, self.couplings.remainders, strict=True):
+            constraint.coupled = remainder
+        self.linear = self.body_system(self.values, self.couplings.data)
         self._body_of = np.full(self.linear.halo.length, -1, np.int64)  # of ghosts: none
         own = np.repeat(np.arange(len(self.body_start) - 1), np.diff(self.body_start))
         self._body_of[: self.size] = own
-        self.solver = choose_solver(self.linear)
+
+    def body_system(self, values: NDArray[np.float64], data: NDArray[np.float64]) -> BodySystem:
+        """The present pattern with some entries: of the bodies, and of what joins them. Collective.
+
+        Args:
+            data: As long as `couplings.data`.
+        """
+        indptr, indices, _ = self.couplings.rows
+        return BodySystem(
+            self.body_start, self.first, self.row, values, (indptr, indices, data),
+            ghost_rows=self.couplings.ghost_rows, sparse=self._sparse,
+            remainders=self.couplings.remainders, comm=self.comm,
+        )  # fmt: skip
 
     def _find_envelopes(self) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """First stored column of each row, and which unknowns are of bodies too large for that."""
@@ -276,10 +296,15 @@ class SolidSystem(TaskOwner):
     )
     def reset(self, access: Access, step: Step) -> None:
         """Clear the sums; find the matrix pattern where elements changed."""
-        pattern = (self.version, *(one.elements_version for one in self.constraints))
+        versions = [(one.is_changing, one.elements_version) for one in self.constraints]
+        pattern = (self.version, *(number for changes, number in versions if not changes))
+        changing = [number for changes, number in versions if changes]
         if pattern != self._pattern:
-            self._pattern = pattern
+            self._pattern, self._changing = pattern, changing
             self._find_pattern()
+        elif changing != self._changing:
+            self._changing = changing
+            self._take_changing()
         self.rhs[:] = 0.0
         self.values[:] = 0.0
         self.is_exact = self.searches and step.newton > 0 and self._is_near
