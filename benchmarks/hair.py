@@ -386,7 +386,7 @@ def scatter_seconds(solver: lk.Solver) -> float:
     """
     modules = [
         importlib.import_module(f"loki_core.constraints.{name}")
-        for name in ("constraint", "stretching")
+        for name in ("constraint", "edge_length", "bending")
     ]
     kernels = {
         (module, name): one

@@ -47,7 +47,7 @@ from loki_core.kernels.solids.attachments import (
     evaluate_attachments,
     transverse_rows,
 )
-from loki_core.objects.basics.capabilities import SolvedPoints
+from loki_core.objects.basics.capabilities import Capability, SolvedPoints
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.solids.embedded_points import EmbeddedPoints
 from loki_core.objects.solids.host_geometry import HostGeometry, HostPoints
@@ -182,16 +182,23 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
     rubbing = 3
     carries = True
 
-    def __init__(self, behavior: Any, source: Any, target: Any) -> None:
+    def __init__(
+        self,
+        behavior: AttachmentConstraint,
+        source: SolvedPoints | None,
+        target: SolvedPoints | None,
+    ) -> None:
         self.items = (source, target)
         for item in self.items:
             if item is not None:
                 item.join()
-        super().__init__(behavior, source if source is not None else target)
+        held = source if source is not None else target
+        assert held is not None, "one of the two is an Object"
+        super().__init__(behavior, held)
         self.reads = self._of_both("particles.position", *(f"edges.{name}" for name in FRAME))
         self.stiffness_reads = (*self._of_both("particles.id", "edges.id"), *self.reads)
         self.hosts = tuple(
-            None if item is not None else self._host(name)
+            None if item is not None else self._host(str(name))
             for item, name in zip(self.items, (behavior.source, behavior.target), strict=True)
         )
         self.table: Table = {}
@@ -321,12 +328,14 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         """Find the pairs; new ones are at rest as they are. Collective."""
         settings, first = self.settings, not self.table
         geometries = [self._geometry(side, places) for side in range(2)]
-        scope: Any = self.target.scope
+        scope, pairs = self.target.scope, None
+        if settings.emission == "explicit" and settings.pairs is not None:
+            pairs = scope.inputs[settings.pairs]
         found = find_pairs(
             *geometries,
             emission=settings.emission,
             reach=None if settings.range is None else float(settings.range),
-            pairs=scope.inputs[settings.pairs] if settings.emission == "explicit" else None,
+            pairs=pairs,
             domain=scope.domain,
             same=self.items[0] is self.items[1],
             label=f'{self.path}: input "{settings.pairs}"',
@@ -354,10 +363,15 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
         self, found: tuple[Spots, Spots], geometries: list[Geometry], fresh: Int64
     ) -> Int64:
         """Which of the fresh pairs this rank owns."""
-        side = 0 if self.items[0] is not None else 1
+        side = self._owning_side
         geometry, primitive = geometries[side], found[side].primitive[fresh]
         corner = geometry.named(geometry.primitives[primitive][:, 0])
-        return np.flatnonzero(np.isin(corner, self.items[side].particles.local("id")))
+        return np.flatnonzero(np.isin(corner, self.target.particles.local("id")))
+
+    @property
+    def _owning_side(self) -> int:
+        """The side of the target, which is the source unless that is a stream."""
+        return 0 if self.items[0] is not None else 1
 
     def _why_nothing(self) -> str:
         settings = self.settings
@@ -459,9 +473,8 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     def _find_copies(self) -> Copies:
         """Ask who owns the pairs that only end here. Collective."""
-        side = 0 if self.items[0] is not None else 1
-        particles = self.items[side].particles
-        corner = self.table[f"{SIDES[side]}_corners"][~self.is_owner, 0]
+        particles = self.target.particles
+        corner = self.table[f"{SIDES[self._owning_side]}_corners"][~self.is_owner, 0]
         owners = ParticleDirectory(particles).owners(np.ascontiguousarray(corner))
         return Copies(particles.domain.comm, self.numbers, self.is_owner, owners)
 
@@ -553,7 +566,7 @@ class AttachmentAction(JoiningConstraint, behavior=AttachmentConstraint):
 
     # -- loads from the start ----------------------------------------------------------------
 
-    def is_at(self, item: Any) -> bool:
+    def is_at(self, item: Capability) -> bool:
         return any(one is item for one in self.items)
 
     def to_start(self, step: Step) -> None:

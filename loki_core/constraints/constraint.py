@@ -107,7 +107,6 @@ class Constraint(EnergyAction[SolidTarget]):
         soft: What compliance mode keeps.
     """
 
-    behavior: ConstraintBehavior
     components: ClassVar[int] = 1
     has_hessian: ClassVar[bool] = False
     curved: ClassVar[tuple[int, ...]] = ()
@@ -228,7 +227,8 @@ class Constraint(EnergyAction[SolidTarget]):
     @property
     def has_multipliers(self) -> bool:
         """Whether multipliers carry what it does."""
-        return bool(self.behavior.mode == "compliance")
+        behavior = self.behavior
+        return isinstance(behavior, ConstraintBehavior) and behavior.mode == "compliance"
 
     @property
     def has_damping(self) -> bool:

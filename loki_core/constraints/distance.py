@@ -44,7 +44,7 @@ class DistanceAction(EdgeLength[Edges], behavior=DistanceConstraint):
 
     cost = 0.14
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: DistanceConstraint, target: Edges) -> None:
         super().__init__(behavior, target)
         further = self._channel_prefix.removeprefix("distance_constraint")  # of several: "_1"
         self.rest_name = f"rest_distance{further}"

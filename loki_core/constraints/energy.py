@@ -15,6 +15,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.behavior import Behavior
 from loki_core.constraints.elements import Elements
 from loki_core.data.accessors import Access, Declaration
 from loki_core.errors import SetupError
@@ -67,7 +68,7 @@ class EnergyAction(Action[SolidTarget]):
     coupled: CoupledElements | Remainder | None = None
     _parameters_of: Any = None  # what they were found for
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: Behavior, target: SolidTarget) -> None:
         super().__init__(behavior, target)
         self.elements_version = -1
         others = [

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.behavior import Behavior
 from loki_core.constraints.constraint import Constraint, Float
 from loki_core.constraints.elements import Elements
 from loki_core.constraints.energy import EnergyAction
@@ -28,7 +29,7 @@ from loki_core.kernels.solids.constraint_assembly import (
 )
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness, element_forces
 from loki_core.linear_solvers.remainder import Remainder
-from loki_core.objects.basics.capabilities import SolvedPoints
+from loki_core.objects.basics.capabilities import Capability, SolvedPoints
 from loki_core.objects.solids.couplings import CoupledElements
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, task
@@ -64,7 +65,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
     emission = 0
     _renewed_for: tuple[int, int] = (-1, -1)
 
-    def __init__(self, behavior: object, target: SolvedPoints) -> None:
+    def __init__(self, behavior: Behavior, target: SolvedPoints) -> None:
         super().__init__(behavior, target)
         self.forget(0)
 
@@ -81,7 +82,7 @@ class JoiningConstraint(Constraint[SolvedPoints]):
     def end_step(self, step: Step) -> None:
         """What is prescribed goes to the step's end."""
 
-    def is_at(self, item: Any) -> bool:
+    def is_at(self, item: Capability) -> bool:
         """Whether elements hold on to an Object."""
         return item is self.target
 

@@ -9,15 +9,19 @@ graph, and fills in a third. Where rounding shows that one was neither, it is fa
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import math
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
 import numpy as np
 
 from loki_core.errors import DivergenceError, SetupError
+from loki_core.linear_solvers.multiplier_system import MultiplierSystem
+from loki_core.linear_solvers.pardiso import Pardiso, is_there
 from loki_core.linear_solvers.system import SolveReport, Vector
+
+Solve = Callable[[Vector], Vector]
 
 SIZE_LIMIT = 150_000  # unknowns over all ranks: fill-in in three dimensions grows as n^(4/3)
 SMALL = 20_000  # unknowns up to which PARDISO takes longer to be found than SuperLU to factorise
@@ -32,7 +36,8 @@ class Direct:
     def __init__(self, *, size_limit: int = SIZE_LIMIT) -> None:
         self.size_limit = size_limit
         self.system: Any
-        self._factors: Any = None
+        self._factors: Solve | None = None
+        self._pardiso: Pardiso | None = None
         self._back_end = ""
 
     def prepare(self, system: Any, reuse: str | None = None) -> None:
@@ -64,15 +69,46 @@ class Direct:
         nulls = [np.concatenate(comm.all_gather(null)) for null in system.null_space]
         error = None
         try:
-            self._factors, self._back_end = _factorise(
-                system.total_size, rows, columns, values, self._empty, nulls, pivots=pivots
-            )
+            matrix = _whole_matrix(system.total_size, rows, columns, values, self._empty, nulls)
+            self._factors = self._factors_of(matrix, pivots=pivots)
         except (RuntimeError, MemoryError, ValueError) as failure:
             self._factors = None
             error = DivergenceError(
                 f"the direct solver could not factorise {system.total_size} unknowns: {failure}"
             )
         comm.raise_together(error)
+
+    def _factors_of(self, matrix: Any, *, pivots: bool) -> Solve:
+        """A function that solves with the whole matrix; notes which library does."""
+        size, empty = self.system.total_size, self._empty
+        self._back_end = "superlu"
+        if size == 0:
+            return lambda b: b
+        solve: Solve | None = None
+        if size > SMALL and is_there():
+            solve = self._by_pardiso(matrix, "general" if pivots else self.system.kind)
+        if solve is None:
+            solve = _superlu(matrix, pivots=pivots)
+
+        def solve_whole(b: Vector) -> Vector:
+            padded = np.zeros(matrix.shape[0])
+            padded[:size] = b
+            return np.where(empty, 0.0, solve(padded)[:size])
+
+        return solve_whole
+
+    def _by_pardiso(self, matrix: Any, kind: str) -> Solve | None:
+        """PARDISO's solve, whose analysis is kept; None where SuperLU has to take its place."""
+        try:
+            if self._pardiso is None or self._pardiso.kind != kind:
+                self._pardiso = Pardiso(kind)
+            self._pardiso.factor(matrix)
+        except Exception as failure:  # the library's own errors derive from nothing more specific
+            self._pardiso = None
+            self._back_end = f"superlu (pardiso failed: {failure})"
+            return None
+        self._back_end = "pardiso"
+        return self._pardiso.solve
 
     def solve(
         self, b: Vector, x: Vector, *, tol: float = 1e-8, max_iterations: int = 3
@@ -110,6 +146,7 @@ class Direct:
             if done or iterations >= max(1, min(max_iterations, 3)):
                 break
             whole = np.concatenate(system.comm.all_gather(residual))
+            assert self._factors is not None
             x += self._factors(whole)[halo.first : halo.first + system.size]
             iterations += 1
         rounding = self._rounding_unit * math.sqrt(self._square(x))
@@ -126,23 +163,16 @@ class Direct:
     def _square(self, x: Vector) -> float:
         """Square of the unknowns that the largest entries of the matrix belong to. Collective."""
         system = self.system
-        if not hasattr(system, "split"):
+        if not isinstance(system, MultiplierSystem):
             return float(system.dot(x, x))
         places = system.split(x)[0]  # not the multipliers, which have another unit
         return float(system.bodies.dot(places, places))
 
 
-def _factorise(
-    size: int,
-    rows: Any,
-    columns: Any,
-    values: Any,
-    empty: Any,
-    nulls: list[Vector],
-    *,
-    pivots: bool,
-) -> tuple[Any, str]:
-    """Return a function that solves with the whole matrix, and the library that it uses."""
+def _whole_matrix(
+    size: int, rows: Any, columns: Any, values: Any, empty: Any, nulls: list[Vector]
+) -> Any:
+    """The gathered matrix, with ones for unknowns that take part in nothing, and its border."""
     sparse = importlib.import_module("scipy.sparse")
     idle = np.flatnonzero(empty)
     all_rows = np.concatenate((rows, idle))
@@ -152,37 +182,17 @@ def _factorise(
     if nulls:
         border = sparse.csc_matrix(np.stack(nulls, axis=1))
         matrix = sparse.bmat([[matrix, border], [border.T, None]], format="csc")
-    if size == 0:
-        return (lambda b: b), ""
-    solve, back_end = _pardiso(matrix) if size > SMALL else (None, "superlu")
-    if solve is None:
-        options: dict[str, Any] = {}
-        if not pivots:
-            options = {
-                "permc_spec": "MMD_AT_PLUS_A",
-                "diag_pivot_thresh": 0.0,
-                "options": {"SymmetricMode": True},
-            }
-        solve = importlib.import_module("scipy.sparse.linalg").splu(matrix, **options).solve
-
-    def solve_whole(b: Vector) -> Vector:
-        padded = np.zeros(matrix.shape[0])
-        padded[:size] = b
-        found: Vector = solve(padded)[:size]
-        return np.where(empty, 0.0, found)
-
-    return solve_whole, back_end
+    return matrix
 
 
-def _pardiso(matrix: Any) -> tuple[Any, str]:
-    """PARDISO's solve, or None where SuperLU has to take its place; and the name of the library."""
-    if importlib.util.find_spec("pypardiso") is None:
-        return None, "superlu"
-    try:
-        pardiso = importlib.import_module("pypardiso")
-        solver = pardiso.PyPardisoSolver()
-        rows = matrix.tocsr()
-        solver.factorize(rows)
-    except Exception as failure:  # the library's own errors derive from nothing more specific
-        return None, f"superlu (pardiso failed: {failure})"
-    return (lambda b: solver.solve(rows, b)), "pardiso"
+def _superlu(matrix: Any, *, pivots: bool) -> Solve:
+    """Solve by SuperLU's factors."""
+    options: dict[str, Any] = {}
+    if not pivots:
+        options = {
+            "permc_spec": "MMD_AT_PLUS_A",
+            "diag_pivot_thresh": 0.0,
+            "options": {"SymmetricMode": True},
+        }
+    solve: Solve = importlib.import_module("scipy.sparse.linalg").splu(matrix, **options).solve
+    return solve

@@ -102,7 +102,10 @@ class Manybodies(ConjugateGradient):
         sparse = system.sparse
         kept = system.has_sparse and system.comm.any(sparse is not None and not sparse.is_fresh)
         if not kept:
-            return super().solve(b, x, tol=tol, max_iterations=max_iterations)
+            report = super().solve(b, x, tol=tol, max_iterations=max_iterations)
+            if sparse is not None:
+                sparse.note(report.iterations)
+            return report
         report = super().solve(b, x, tol=tol, max_iterations=PROBE)
         if not report.converged and report.residual ** (KEPT / PROBE) < tol:
             report = self._go_on(report, b, x, tol, KEPT)

@@ -18,6 +18,7 @@ from loki_core.kernels.algebra.remainder import (
     add_forces_by_place,
     find_places,
     group_unknowns,
+    keep_matrices,
     share_matrices,
 )
 
@@ -53,10 +54,12 @@ class Remainder:
     ) -> None:
         """Add element forces [n, d] and matrices [n, d, d] to the joint system."""
         add_forces_by_place(self._begins, self._places, forces, fixed, rhs)
+        keep_matrices(
+            self.dofs, self._groups, matrices, fixed, len(self._row), self.matrices(data)
+        )
         share_matrices(
-            self._begins, self._places, self.dofs, self._groups, matrices, fixed, self._row, values,
-            self.matrices(data),
-        )  # fmt: skip
+            self._begins, self._places, self.dofs, self._groups, matrices, fixed, self._row, values
+        )
 
     def add_product(self, data: Float, x: Float, out: Float) -> None:
         """Add the product with x, own unknowns and ghosts, to out [size]."""

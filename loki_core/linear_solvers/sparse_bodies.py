@@ -4,7 +4,9 @@ An envelope keeps the order of a body's unknowns, and fills: that of a sheet of 
 entries, where nested dissection needs about 60 n^2 log n. Such bodies keep in the envelope only
 what single points have; all else is in the system's compressed rows, with what joins bodies. Their
 matrix, couplings between them included, has factors of its own (`multifrontal.py`), which
-precondition: so they need not be those of the present state.
+precondition: so they need not be those of the present state, nor in double precision. Those in
+single take two thirds of the time and half of the memory, for two iterations more; where that is
+too rough for a matrix, it gets double ones from then on.
 """
 
 from __future__ import annotations
@@ -14,11 +16,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from loki_core.errors import DivergenceError
 from loki_core.linear_solvers.multifrontal import SparseFactors
 from loki_core.linear_solvers.system import Vector
 
 Array = NDArray[Any]
 
+#: Iterations with new factors from which single precision is too rough.
+ROUGH = 10
 #: Multiplications of an envelope's factorisation from which a body is large; below it is as quick.
 LARGE = 2.0e7
 
@@ -50,6 +55,7 @@ class SparseBodies:
         couplings: Compressed rows (indptr, indices) of all unknowns.
 
     Attributes:
+        precision: Of the factors, "single" or "double".
         is_fresh: Whether the factors are of the matrix as it was given last.
         has_factors: Whether there are any.
     """
@@ -92,9 +98,17 @@ class SparseBodies:
         one, two = vertex[number_of], vertex[number_to]
         ends, _ = _distinct(np.concatenate((one * len(widths) + two, two * len(widths) + one)))
         of, to = np.divmod(ends, max(len(widths), 1))
-        graph = _offsets(of, len(widths)), to.astype(np.int32)
-        self._factors = SparseFactors(*graph, widths=widths, coordinates=coordinates)
+        self._graph = _offsets(of, len(widths)), to.astype(np.int32)
+        self._widths, self._coordinates = widths, coordinates
+        self.precision = "single"
+        self._factors = self._new_factors()
         self._b, self._x = np.empty(count), np.empty(count)
+
+    def _new_factors(self) -> SparseFactors:
+        return SparseFactors(
+            *self._graph, widths=self._widths, coordinates=self._coordinates,
+            precision=self.precision,
+        )  # fmt: skip
 
     @property
     def bytes(self) -> int:
@@ -111,8 +125,24 @@ class SparseBodies:
         self.is_fresh = self.has_factors = False
         entries = np.concatenate((data[self._inside], values[self._banded]))
         whole = np.bincount(self._target, weights=entries, minlength=len(self._indices))
-        self._factors.factor(self._indptr, self._indices, whole)
+        try:
+            self._factors.factor(self._indptr, self._indices, whole)
+        except DivergenceError:
+            if self.precision == "double":
+                raise
+            self._become_double()
+            self._factors.factor(self._indptr, self._indices, whole)
         self.is_fresh = self.has_factors = True
+
+    def note(self, iterations: int) -> None:
+        """Take note of how many iterations a solve with new factors took."""
+        if iterations > ROUGH and self.precision == "single":
+            self._become_double()
+            self.has_factors = False
+
+    def _become_double(self) -> None:
+        self.precision = "double"
+        self._factors = self._new_factors()
 
     def solve(self, b: Vector, x: Vector) -> None:
         """Write the answer of the factors to the unknowns of these bodies, and to no others."""

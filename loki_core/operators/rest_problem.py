@@ -42,6 +42,7 @@ from loki_core.kernels.solids.constraint_assembly import (
 )
 from loki_core.kernels.solids.coupling_assembly import add_element_stiffness
 from loki_core.linear_solvers.sparse_bodies import SparseBodies
+from loki_core.objects.basics.capabilities import Bodies
 from loki_core.objects.solids.unknowns import POSITION
 
 Float = NDArray[np.float64]
@@ -89,7 +90,7 @@ class RestProblem:
     """
 
     def __init__(
-        self, target: Any, load: Float, *, regularization: float, names: Sequence[str] = ()
+        self, target: Bodies, load: Float, *, regularization: float, names: Sequence[str] = ()
     ) -> None:
         self.target, self.system, self.load = target, target.system, load
         self.regularization = regularization
@@ -349,7 +350,7 @@ class RestProblem:
 # -- what the Operators share ------------------------------------------------------------------
 
 
-def adjustable_constraints(target: Any) -> list[Any]:
+def adjustable_constraints(target: Bodies) -> list[Any]:
     """Constraints on a solid that offer rest parameters."""
     return [
         one
@@ -360,7 +361,7 @@ def adjustable_constraints(target: Any) -> list[Any]:
     ]
 
 
-def carrying_constraints(target: Any, names: Sequence[str] = ()) -> list[Any]:
+def carrying_constraints(target: Bodies, names: Sequence[str] = ()) -> list[Any]:
     """Constraints that join a solid with others and can carry a load from the start.
 
     Args:
@@ -376,7 +377,7 @@ def carrying_constraints(target: Any, names: Sequence[str] = ()) -> list[Any]:
     ]
 
 
-def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> None:
+def refuse_unknown_names(target: Bodies, names: Sequence[str], *, label: str) -> None:
     """Refuse names of Constraints that are not there or have no rest parameters."""
     adjustable = [*adjustable_constraints(target), *carrying_constraints(target)]
     behaviors = [one.behavior for one in adjustable]
@@ -391,7 +392,7 @@ def refuse_unknown_names(target: Any, names: Sequence[str], *, label: str) -> No
             )
 
 
-def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
+def with_rest_channels(target: Bodies, declaration: Declaration) -> Declaration:
     """Let a Task write the rest channels that the solid's Constraints read, and try places."""
     constraints = adjustable_constraints(target)
     rest = [
@@ -417,7 +418,7 @@ def with_rest_channels(target: Any, declaration: Declaration) -> Declaration:
     )
 
 
-def external_load(target: Any, force: Float) -> Float:
+def external_load(target: Bodies, force: Float) -> Float:
     """What acts on a solid besides adjustable Constraints, [size of the joint system].
 
     Args:
@@ -434,7 +435,7 @@ def external_load(target: Any, force: Float) -> Float:
 
 
 @contextlib.contextmanager
-def undisturbed(target: Any) -> Iterator[None]:
+def undisturbed(target: Bodies) -> Iterator[None]:
     """Let a solid be moved for a while; its rest channels may change for good."""
     moved = [split_name(name) for name in target.joint_declaration("move").writes]
     kept = [
@@ -449,12 +450,12 @@ def undisturbed(target: Any) -> Iterator[None]:
             holder.mark_written(channel)
 
 
-def to_start(target: Any) -> None:
+def to_start(target: Bodies) -> None:
     """Move a solid from the guess of the step's end back to the step's start."""
     target.displace(target.way_to_start(), 1.0, 1.0)
 
 
-def take_new_rest(target: Any, before: Sequence[Float], dt: float) -> None:
+def take_new_rest(target: Bodies, before: Sequence[Float], dt: float) -> None:
     """Let the step that is under way know rest parameters that have just changed.
 
     Args:

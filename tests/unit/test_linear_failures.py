@@ -113,24 +113,60 @@ def test_the_report_names_the_library_that_factorised(monkeypatch):
     assert solve_directly().back_end == "superlu"
 
 
-def test_a_pardiso_that_works_is_named(monkeypatch):
-    class Solver:
-        def factorize(self, matrix):
-            self.matrix = matrix.tocsc()
+class FakePardiso:
+    """Does as the library does, by scipy: phases 11 (analyse), 22 (factorise) and 33 (solve)."""
 
-        def solve(self, matrix, b):
-            return sp.linalg.spsolve(self.matrix, b)
+    made = ()  # (matrix type, phases) of each one
 
-    fake_pardiso(monkeypatch, Solver)
+    def __init__(self, mtype):
+        self.mtype, self.phases = mtype, []
+        FakePardiso.made += ((mtype, self.phases),)
+
+    def set_iparm(self, number, value):
+        assert 1 <= number <= 64
+
+    def set_phase(self, phase):
+        self.phases.append(phase)
+
+    def free_memory(self, everything):
+        pass
+
+    def _call_pardiso(self, matrix, b):
+        assert matrix.has_sorted_indices
+        if self.mtype != 11:
+            assert sp.tril(matrix, -1).nnz == 0
+            matrix = matrix + sp.triu(matrix, 1).T
+        return sp.linalg.spsolve(matrix.tocsc(), b).reshape(b.shape) if self.phases[-1] == 33 else b
+
+
+def test_a_pardiso_that_works_is_named_and_knows_that_the_matrix_is_definite(monkeypatch):
+    monkeypatch.setattr(FakePardiso, "made", ())
+    fake_pardiso(monkeypatch, FakePardiso)
     assert solve_directly().back_end == "pardiso"
+    ((kind, phases),) = FakePardiso.made
+    assert kind == 2 and phases[:2] == [11, 22] and set(phases[2:]) == {33}
+
+
+def test_pardiso_analyses_a_pattern_once(monkeypatch):
+    monkeypatch.setattr(FakePardiso, "made", ())
+    fake_pardiso(monkeypatch, FakePardiso)
+    solver = Direct()
+    for factor in (1.0, 3.0):
+        matrix, x = factor * poisson(box(4)), np.zeros(64)
+        solver.prepare(system(matrix))
+        solver.solve(rhs(64), x)
+        np.testing.assert_allclose(matrix @ x, rhs(64), rtol=0, atol=1e-10)
+    solver.prepare(system(poisson(box(3))))  # another pattern
+    ((_, phases),) = FakePardiso.made
+    assert [one for one in phases if one != 33] == [11, 22, 22, 11, 22]
 
 
 def test_a_pardiso_that_fails_is_named_with_the_reason(monkeypatch):
     class PardisoError(Exception):  # the library's own derives from nothing more specific
         pass
 
-    class Solver:
-        def factorize(self, matrix):
+    class Solver(FakePardiso):
+        def _call_pardiso(self, matrix, b):
             raise PardisoError("error code -3")
 
     fake_pardiso(monkeypatch, Solver)

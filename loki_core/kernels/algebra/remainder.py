@@ -6,6 +6,8 @@ sums are the same for any number of them.
 
 from __future__ import annotations
 
+import numpy as np
+
 from loki_core.kernels.jit import kernel, parallel_kernel, prange
 
 
@@ -66,44 +68,58 @@ def group_unknowns(dofs, size, first, groups):
 @parallel_kernel
 def add_forces_by_place(begins, places, forces, fixed, rhs):
     """Add element forces [n, d] to those of unknowns that are not prescribed."""
+    flat = forces.reshape(-1)
     for i in prange(rhs.shape[0]):
         if fixed[i] == 0:
             total = 0.0
             for e in range(begins[i], begins[i + 1]):
-                n, a = divmod(places[e], forces.shape[1])
-                total += forces[n, a]
+                total += flat[places[e]]
             rhs[i] += total
 
 
 @parallel_kernel
-def share_matrices(begins, places, dofs, groups, matrices, fixed, row, values, data):
-    """Add element matrices [n, d, d]: within groups to envelopes, the rest to data [n, d, d].
+def keep_matrices(dofs, groups, matrices, fixed, size, data):
+    """Add element matrices [n, d, d] to data [n, d, d], but for what envelopes take.
 
     Prescribed rows and columns get nothing.
     """
-    size = begins.shape[0] - 1
-    for i in prange(size):
+    for n in prange(dofs.shape[0]):
+        for a in range(dofs.shape[1]):
+            if fixed[dofs[n, a]] == 1:
+                continue
+            own, group = dofs[n, a] < size, groups[n, a]
+            for b in range(dofs.shape[1]):
+                inside = own and group == groups[n, b] and dofs[n, b] < size
+                if fixed[dofs[n, b]] == 0 and not inside:
+                    data[n, a, b] += matrices[n, a, b]
+
+
+@parallel_kernel
+def share_matrices(begins, places, dofs, groups, matrices, fixed, row, values):
+    """Add what lies within groups to envelopes."""
+    width = np.uint64(dofs.shape[1])
+    for i in prange(begins.shape[0] - 1):
         if fixed[i] == 1:
             continue
         for e in range(begins[i], begins[i + 1]):
-            n, a = divmod(places[e], dofs.shape[1])
-            for b in range(dofs.shape[1]):
+            n = np.uint64(places[e]) // width
+            a = np.uint64(places[e]) - n * width
+            group = groups[n, a]
+            for b in range(width):
                 j = dofs[n, b]
-                if fixed[j] == 1:
-                    continue
-                if groups[n, a] != groups[n, b] or i >= size or j >= size:
-                    data[n, a, b] += matrices[n, a, b]
-                elif j <= i:
+                if groups[n, b] == group and j <= i and fixed[j] == 0:
                     values[row[i] + j] += matrices[n, a, b]
 
 
 @parallel_kernel
 def add_elements(begins, places, dofs, data, x, out):
     """Add the product of element matrices [n, d, d] with x to out."""
+    width = np.uint64(dofs.shape[1])
     for i in prange(out.shape[0]):
         total = 0.0
         for e in range(begins[i], begins[i + 1]):
-            n, a = divmod(places[e], dofs.shape[1])
-            for b in range(dofs.shape[1]):
+            n = np.uint64(places[e]) // width
+            a = np.uint64(places[e]) - n * width
+            for b in range(width):
                 total += data[n, a, b] * x[dofs[n, b]]
         out[i] += total

@@ -85,7 +85,7 @@ class Object(TaskOwner):
     coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     lets_input_go = False
 
-    behavior: Any
+    behavior: Behavior
     scope: Scope
     settings: Any = None
     details: dict[str, NDArray[Any]] = field(default_factory=dict)

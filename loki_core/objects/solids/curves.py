@@ -156,6 +156,7 @@ class Rods(Solid, Joints):
         closed: Which local strands are, uint8.
     """
 
+    behavior: CurvesObject
     coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
         **Solid.coupling_reads,
         "filaments": ("edges.tangent", "edges.rest_length"),

@@ -18,7 +18,7 @@ That of weighted points stretches too, and `chain` takes derivatives by its nine
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,9 @@ from loki_core.data.particle_directory import GatherPlan, ParticleDirectory
 from loki_core.errors import InputError
 from loki_core.kernels.solids.attachments import chain_to_edges, edge_axes
 from loki_core.objects.solids.unknowns import POSITION, TWIST
+
+if TYPE_CHECKING:
+    from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 
 Int64 = NDArray[np.int64]
 Float = NDArray[np.float64]
@@ -83,7 +86,7 @@ class CarriedPoints:
         weights: Their shares, [n, k]; rows sum to 1.
     """
 
-    def __init__(self, item: Any, ids: Int64, weights: Float) -> None:
+    def __init__(self, item: SolvedPoints, ids: Int64, weights: Float) -> None:
         if ids.shape != weights.shape or ids.ndim != 2:
             raise InputError(f"embedding: ids {ids.shape} and weights {weights.shape} do not match")
         if not np.allclose(weights.sum(axis=1), 1.0, rtol=0.0, atol=1e-12):
@@ -140,7 +143,7 @@ class OwnPoints(CarriedPoints):
         ids: Of the points, [n].
     """
 
-    def __init__(self, item: Any, ids: Int64) -> None:
+    def __init__(self, item: SolvedPoints, ids: Int64) -> None:
         super().__init__(item, ids[:, None], np.ones((len(ids), 1)))
 
     def locate(self) -> tuple[Float, Float]:
@@ -169,16 +172,16 @@ class EdgePoints(CarriedPoints):
         weights: Shares of the ends, [n, 2].
     """
 
-    def __init__(self, item: Any, edges: Int64, ids: Int64, weights: Float) -> None:
+    def __init__(self, item: Edges, edges: Int64, ids: Int64, weights: Float) -> None:
         super().__init__(item, ids, weights)
-        self.width, self._edges = 7, edges
+        self.width, self._edges, self._of_edges = 7, edges, item.edges
         self._second = np.ascontiguousarray(weights[:, 1])
         self._made_of_edges: GatherPlan | None = None
 
     @property
     def _edge_plan(self) -> GatherPlan:
         if self._made_of_edges is None:
-            self._made_of_edges = ParticleDirectory(self.item.edges).plan(self._edges)
+            self._made_of_edges = ParticleDirectory(self._of_edges).plan(self._edges)
         return self._made_of_edges
 
     def follow(self) -> None:
@@ -186,7 +189,7 @@ class EdgePoints(CarriedPoints):
         before = self._made
         super().follow()
         if self._made is not before:
-            self._made_of_edges = ParticleDirectory(self.item.edges).plan(self._edges)
+            self._made_of_edges = ParticleDirectory(self._of_edges).plan(self._edges)
 
     def numbers(self, first_row: int) -> Int64:
         """One end, the angle, the other end."""
@@ -197,7 +200,7 @@ class EdgePoints(CarriedPoints):
 
     def locate(self) -> tuple[Float, Float]:
         """Places and material frames as the rods are now."""
-        edges = self.item.edges
+        edges = self._of_edges
         place = self.carry(self.item.particles.local("position"))
         names = ("tangent", "reference", "angle", "length")
         found = self._edge_plan.gather(np.column_stack([edges.local(name) for name in names]))
@@ -288,7 +291,7 @@ class WeightedPoints(CarriedPoints):
     """
 
     def __init__(
-        self, item: Any, ids: Int64, weights: Float, gradients: Float | None = None
+        self, item: SolvedPoints, ids: Int64, weights: Float, gradients: Float | None = None
     ) -> None:
         super().__init__(item, ids, weights)
         self.gradients = gradients

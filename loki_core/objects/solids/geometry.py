@@ -99,6 +99,7 @@ class Geometry(Solid, Edges, Triangles):
         triangle_offsets: First triangle of each local island, and the end.
     """
 
+    behavior: GeometryObject
     stream_types = ((Surface, Wireframe), "a Surface or a Wireframe is")
     section = ("thickness", "density", "radius")
     topology: Islands

@@ -168,13 +168,6 @@ class Joinable(Object, SolvedPoints, Immersed):
         self.unknowns.reorder(order)
         return False
 
-    def own_stencils(self) -> list[tuple[Int64, NDArray[np.int32]]]:
-        """Runs of elements by body, and their unknowns: what the Object couples by itself."""
-        body = self.unknowns.body_of(POSITION)
-        dofs = self.unknowns.joint(POSITION, np.argsort(self.unknowns.starts(POSITION)))
-        counts = np.bincount(body, minlength=self.unknowns.bodies)
-        return [(np.append(0, np.cumsum(counts)).astype(np.int64), dofs.astype(np.int32))]
-
     def vertices(self) -> tuple[NDArray[np.int32], NDArray[np.float64] | None]:
         """How many unknowns belong together, in the order of their numbers; and where, at rest.
 

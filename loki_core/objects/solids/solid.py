@@ -180,10 +180,10 @@ class Solid(Joinable, Bodies):
     @property
     def input_label(self) -> str:
         """What messages call the input."""
-        return f'{self.path}: input "{self.behavior.input}"'
+        return f'{self.path}: input "{self.settings.input}"'
 
     def _stream(self, inputs: Mapping[str, Any]) -> Any:
-        stream, (types, words) = inputs[self.behavior.input], self.stream_types
+        stream, (types, words) = inputs[self.settings.input], self.stream_types
         if not isinstance(stream, types):
             raise InputError(f"{self.input_label} is a {type(stream).__name__}; {words} expected")
         return stream

@@ -241,8 +241,7 @@ class SolidSystem(TaskOwner):
         """First stored column of each row, and which unknowns are of bodies too large for that."""
         first = np.arange(self.size, dtype=np.int64)
         for item in self.solids:
-            for elements, dofs in item.own_stencils():
-                widen_envelope(elements, dofs, first)
+            first[item.unknowns.range] = item.unknowns.first + item.unknowns.own_starts()
         alone = first.copy()
         for one in self.constraints:
             if not one.joins_bodies:

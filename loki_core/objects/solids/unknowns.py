@@ -128,6 +128,13 @@ class Unknowns:
         )
         return widths[np.argsort(starts, kind="stable")].astype(np.int32)
 
+    def own_starts(self) -> Int64:
+        """First unknown of the element that each one belongs to, from 0, [size]."""
+        found = np.empty(self.size, np.int64)
+        for block, starts in self._starts.items():
+            self.scatter(found, block, starts[:, None])
+        return found
+
     def rows(self, block: str, elements: Elements = ALL) -> Int64:
         """Unknowns of elements, from 0, [..., width]."""
         first = self._starts[block][elements]
