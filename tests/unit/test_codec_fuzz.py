@@ -93,16 +93,20 @@ def traced() -> Iterator[None]:
 
 def decode_or_refuse(function, data, size: int) -> bool:
     """Return whether `data` was decoded; anything but FormatError or much memory fails."""
-    tracemalloc.reset_peak()
-    before = tracemalloc.get_traced_memory()[0]
-    try:
-        function(data)
-        decoded = True
-    except FormatError as error:
-        assert str(error)
-        decoded = False
-    grown = tracemalloc.get_traced_memory()[1] - before
-    assert grown < 300_000 + 100 * size, f"{grown} bytes for {size} bytes of input"
+    most = 300_000 + 100 * size
+    for _ in range(3):  # what is made once, such as a module that is imported late, does not count
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            function(data)
+            decoded = True
+        except FormatError as error:
+            assert str(error)
+            decoded = False
+        grown = tracemalloc.get_traced_memory()[1] - before
+        if grown < most:
+            break
+    assert grown < most, f"{grown} bytes for {size} bytes of input"
     return decoded
 
 

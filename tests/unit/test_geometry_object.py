@@ -120,6 +120,30 @@ def test_pins_stay_and_follow_a_moving_input_to_the_bit():
     np.testing.assert_allclose(found, mesh(6).positions[[0, 4]], rtol=0, atol=1e-15)
 
 
+def test_a_moving_input_is_cut_into_islands_once(monkeypatch):
+    from loki_core.objects.solids.islands import Islands
+
+    cut = []
+    find = Islands.of.__func__
+    monkeypatch.setattr(
+        Islands, "of", classmethod(lambda cls, stream: cut.append(1) or find(cls, stream))
+    )
+
+    def moving(frame):
+        mesh = sheet()
+        mesh.positions = mesh.positions + 0.001 * frame
+        mesh.set_channel("primitive", "frame", np.full(mesh.primitive_count, float(frame)))
+        return mesh
+
+    setup = lk.SolverSetup("moving", lk.GeometryObject(input="mesh"))
+    solver = lk.Solver(setup, {"mesh": moving})
+    solver.run(3)
+    assert len(cut) == 1
+    np.testing.assert_array_equal(
+        solver.outputs()["GeometryObject"].channels["primitive"]["frame"], 4.0
+    )
+
+
 def test_a_sag_free_start_holds_a_hanging_sheet():
     mesh = sheet(pinned=(0, 1, 2, 3, 4))
     mesh.positions[:] = mesh.positions[:, [1, 0, 2]] * [1.0, -1.0, 1.0]  # it hangs

@@ -131,7 +131,7 @@ class Geometry(Solid, Edges, Triangles):
     def check_input(self, stream: Surface | Wireframe) -> None:
         """Refuse points without mass, and edges without a direction."""
         used = np.zeros(stream.point_count, bool)
-        islands = Islands.of(stream)
+        islands = self.topology
         used[islands.edges.reshape(-1)] = True
         if not np.all(used):
             raise InputError(

@@ -7,7 +7,7 @@ cut into triangles once, for edges and masses, and the host's own faces come bac
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from loki_core.data.surface import Surface
 from loki_core.data.wireframe import Wireframe
 from loki_core.errors import InputError
 from loki_core.objects.solids.layout import cumulative, members
+from loki_core.wording import counted
 
 Array = NDArray[Any]
 Int64 = NDArray[np.int64]
@@ -52,21 +53,19 @@ class Islands:
         if isinstance(stream, Surface):
             triangles = stream.triangles().astype(np.int64)
             sides = triangles[:, [0, 1, 1, 2, 2, 0]].reshape(-1, 2)
-            faces = stream.face_offsets.astype(np.int64)
-            corners = stream.face_vertices.astype(np.int64)
         else:
             triangles, sides = np.empty((0, 3), np.int64), stream.edge_points.astype(np.int64)
-            faces = 2 * np.arange(stream.primitive_count + 1, dtype=np.int64)
-            corners = sides.reshape(-1)
+        faces, corners = _primitives_of(stream)
         edges = unique_edges(sides.astype(np.int32), stream.point_count)[0].astype(np.int64)
         body = _parts(edges, stream.point_count)
         edges = edges[np.argsort(body[edges[:, 0]], kind="stable")]
         triangles = triangles[np.argsort(body[triangles[:, 0]], kind="stable")]
-        channels = {
-            place: {name: array.copy() for name, array in stream.channels[place].items()}
-            for place in ("primitive", "vertex")
-        }
+        channels = _channels_of(stream)
         return cls(type(stream), faces, corners, body, edges, triangles, channels)
+
+    def followed(self, stream: Surface | Wireframe) -> Islands:
+        """The same islands, with the channels of a later frame."""
+        return replace(self, channels=_channels_of(stream))
 
     @property
     def point_count(self) -> int:
@@ -101,7 +100,8 @@ class Islands:
     @property
     def words(self) -> str:
         """What messages say of it."""
-        return f"{self.primitive_count} {_words(self.stream_type)} of {self.point_count} points"
+        count = counted(self.primitive_count, _word(self.stream_type))
+        return f"{count} of {counted(self.point_count, 'point')}"
 
     def points_of(self, bodies: Int64) -> tuple[Int64, Int64]:
         """Island and number of all points of these islands."""
@@ -138,12 +138,14 @@ class Islands:
 
     def refuse_other(self, stream: Any, *, label: str) -> None:
         """Refuse a stream that joins other points."""
-        other = Islands.of(stream)
-        same = other.point_count == self.point_count and np.array_equal(other.faces, self.faces)
-        if not same or not np.array_equal(other.corners, self.corners):
+        faces, corners = _primitives_of(stream)
+        same = stream.point_count == self.point_count and np.array_equal(faces, self.faces)
+        if not same or not np.array_equal(corners, self.corners):
+            count = counted(stream.primitive_count, _word(type(stream)))
             raise InputError(
-                f"{label} has {other.words} now, and {self.words} at the start, or joins them "
-                "otherwise; points may move, but their number and what joins them may not change"
+                f"{label} has {count} of {counted(stream.point_count, 'point')} now, and "
+                f"{self.words} at the start, or joins them otherwise; points may move, but their "
+                "number and what joins them may not change"
             )
 
 
@@ -193,5 +195,21 @@ def _parts(edges: Int64, count: int) -> Int64:
     return found
 
 
-def _words(kind: type) -> str:
-    return "faces" if kind is Surface else "edges"
+def _word(kind: type) -> str:
+    return "face" if kind is Surface else "edge"
+
+
+def _primitives_of(stream: Surface | Wireframe) -> tuple[Int64, Int64]:
+    """Where each primitive begins among its corners, and the corners' points."""
+    if isinstance(stream, Surface):
+        return stream.face_offsets.astype(np.int64), stream.face_vertices.astype(np.int64)
+    faces = 2 * np.arange(stream.primitive_count + 1, dtype=np.int64)
+    return faces, stream.edge_points.astype(np.int64).reshape(-1)
+
+
+def _channels_of(stream: Surface | Wireframe) -> dict[str, dict[str, Array]]:
+    """Channels of primitives and corners; copies, for arrays may be parts of one buffer."""
+    return {
+        place: {name: array.copy() for name, array in stream.channels[place].items()}
+        for place in ("primitive", "vertex")
+    }

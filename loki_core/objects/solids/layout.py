@@ -32,6 +32,9 @@ class Layout(Protocol):
     def points_of(self, bodies: Int64) -> tuple[Int64, Int64]:
         """Body and number in the input of all points of some bodies, body by body."""
 
+    def followed(self, stream: Any) -> Layout:
+        """The same bodies, with what a stream of a later frame says of them."""
+
     def refuse_other(self, stream: Any, *, label: str) -> None:
         """Refuse a stream of a later frame that does not have the same bodies."""
 

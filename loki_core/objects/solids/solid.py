@@ -154,6 +154,7 @@ class Solid(Joinable, Bodies):
     def ingest(self) -> None:
         """Take the input's bodies, each rank a share; they find their ranks."""
         stream = self._stream(self.scope.inputs)
+        self.topology = self.layout_of(stream)
         self.check_input(stream)
         self._take(stream)
         self._start_positions = weakref.ref(stream.positions)
@@ -174,7 +175,6 @@ class Solid(Joinable, Bodies):
 
     def _take(self, stream: Any) -> None:
         """Keep of a frame's input what the frame needs of it."""
-        self.topology = self.layout_of(stream)
         self._paints_radius = "radius" in stream.channels["point"]
 
     @property
@@ -315,6 +315,7 @@ class Solid(Joinable, Bodies):
         self.topology.refuse_other(stream, label=self.input_label)
         self.check_input(stream)
         self.start_goals()
+        self.topology = self.topology.followed(stream)
         self._take(stream)
         if not self._frame_has_goals:  # else the same input comes again, after a restart
             self.take_goals(stream)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from loki_core.data.curves import Curves
 from loki_core.errors import InputError
 from loki_core.objects.solids.layout import members
+from loki_core.wording import counted
 
 Int64 = NDArray[np.int64]
 
@@ -66,11 +67,15 @@ class Strands:
     @property
     def words(self) -> str:
         """What messages say of it."""
-        return f"{self.primitive_count} curves of {self.point_count} points"
+        return f"{counted(self.primitive_count, 'curve')} of {counted(self.point_count, 'point')}"
 
     def points_of(self, bodies: Int64) -> tuple[Int64, Int64]:
         """Body and number of all points of these curves."""
         return members(bodies, self.sizes)
+
+    def followed(self, stream: Curves) -> Strands:
+        """The same curves, with what a later frame says of them."""
+        return Strands.of(stream)
 
     def refuse_other(self, stream: Curves, *, label: str) -> None:
         """Refuse a stream that does not have the same curves."""
