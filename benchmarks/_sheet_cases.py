@@ -1,4 +1,4 @@
-"""A sheet of springs in the whole solver, and elements of a changing set, for `wtloki bench bodies`.
+"""A sheet of springs in the whole solver, and elements that change, for `wtloki bench bodies`.
 
 A cloth of n x n vertices hangs from two corners: springs along the edges of its triangles, gravity,
 steps of 1/48 s with one Newton iteration. The first steps are not counted. A step that made new

@@ -11,15 +11,18 @@ import numpy as np
 import scipy.sparse as sp
 
 from loki_core.kernels.jit import set_thread_count, thread_count
+from loki_core.linear_solvers.elastic_aggregation import ElasticAggregation
 from loki_core.linear_solvers.kept_factors import KeptFactors
 from loki_core.linear_solvers.multifrontal import SparseFactors
+from loki_core.linear_solvers.rigid_modes import rigid_modes
 from loki_core.linear_solvers.sparse_system import SparseSystem
-from loki_vfx.benchmarks._body_matrices import graph_of, sheet, tetrahedra
+from loki_vfx.benchmarks._body_matrices import FOLDS, graph_of, sheet, tetrahedra
 from loki_vfx.benchmarks._measure import best_seconds, figure
 from loki_vfx.benchmarks._sheet_cases import remainder_figures, sheet_figures
 
 THREADS = 2
 TURN = 2.0  # degrees
+TOLERANCE = 1e-4
 NO_PEER = "pypardiso is not installed: pip install pypardiso"
 
 
@@ -30,6 +33,8 @@ def run(quick: bool) -> dict[str, dict[str, Any]]:
     try:
         figures = _figures("sheet", sheet, 60 if quick else 200)
         figures |= _figures("tets", tetrahedra, 12 if quick else 27)
+        figures |= _multigrid_figures("sheet", sheet, 60 if quick else 200)
+        figures |= _multigrid_figures("tets", tetrahedra, 12 if quick else 27)
         figures |= remainder_figures(quick)
     finally:
         set_thread_count(before)
@@ -86,6 +91,64 @@ def _figures(kind: str, make: Any, n: int) -> dict[str, dict[str, Any]]:
             f"{where}; to 1e-4 with factors from before a turn of {TURN:g} degrees",
         ),
     }  # fmt: skip
+
+
+def _multigrid_figures(kind: str, make: Any, n: int) -> dict[str, dict[str, Any]]:
+    """Elastic smoothed aggregation, set-up and solve, on the same matrices."""
+    matrix, rest = make(n)
+    place, system = _present(kind, rest), SparseSystem(*_rows(matrix), block_size=3)
+    b = np.random.default_rng(0).standard_normal(system.size)
+    solver = ElasticAggregation(coordinates=place)
+    reports = {}
+
+    def solve() -> None:
+        reports["ours"] = solver.solve(b, np.zeros(len(b)), tol=TOLERANCE)
+
+    def both() -> None:
+        solver.prepare(system)
+        solve()
+
+    both()  # compiles the kernels
+    best = best_seconds({"both": both, "solve": solve}, rounds=6)
+    hierarchy = solver.hierarchy
+    assert hierarchy is not None
+    peer = _pyamg(matrix, place, b)
+    where = f"{system.size} unknowns, a random right-hand side to {TOLERANCE:g}, {THREADS} threads"
+    how = (
+        f"{where}; solve alone {best['solve']:.3f} s of {best['both']:.3f}, "
+        f"{hierarchy.nbytes / len(rest):.0f} B a vertex; {peer}"
+    )
+    return {
+        f"amg_us_per_vertex_{kind}": figure(
+            1e6 * best["both"] / len(rest), "us", None, "lower", how
+        ),
+        f"amg_iterations_{kind}": figure(reports["ours"].iterations, "", None, "lower", where),
+    }  # fmt: skip
+
+
+def _present(kind: str, rest: Any) -> Any:
+    """Where the vertices are when the matrix is taken."""
+    place = rest.copy()
+    if kind == "sheet":
+        waves = np.sin(FOLDS * rest[:, 0]) * np.sin(FOLDS * rest[:, 1] + rest[:, 0])
+        place[:, 2] = 0.05 * waves
+    return place
+
+
+def _pyamg(matrix: Any, place: Any, b: Any) -> str:
+    """What pyamg takes with the same modes; it solves on one thread."""
+    if importlib.util.find_spec("pyamg") is None:
+        return "pyamg is not installed: pip install pyamg"
+    pyamg = importlib.import_module("pyamg")
+    modes, residuals = rigid_modes(place, np.full(len(place), 3)), []
+    start = perf_counter()
+    levels = pyamg.smoothed_aggregation_solver(
+        matrix.tobsr((3, 3)), B=modes, strength=("symmetric", {"theta": 0.05}), max_coarse=300
+    )
+    setup = perf_counter() - start
+    levels.solve(b, tol=TOLERANCE, accel="cg", residuals=residuals)
+    whole = perf_counter() - start
+    return f"pyamg {setup:.2f} + {whole - setup:.2f} s, {len(residuals) - 1} iterations"
 
 
 def _kept(make: Any, n: int, rows: Any, rest: Any, b: Any) -> int:

@@ -2,12 +2,14 @@
 
 Faces of a PLY or OBJ file arrive as triangles, which is what trimesh keeps. Point channels of
 one number each travel through PLY; a vector becomes three of them, `velocity_0` to `velocity_2`,
-and is put together again. OBJ and STL hold positions and faces only. PLY and STL store positions
-in single precision; for exact data use the frame cache.
+and is put together again. Of an OBJ file positions and faces are read, and its texture coordinates
+as the vertex channel `uv`, seams included (`obj_lines.py`); positions and faces are what is written
+to OBJ and STL. PLY and STL store positions in single precision; for exact data use the frame cache.
 """
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from loki_core.data.points import Points
 from loki_core.data.surface import Surface
 from loki_core.errors import FormatError, InputError, did_you_mean, require_file
 from loki_vfx.serialization.atomic_file import write_atomic
+from loki_vfx.serialization.obj_lines import plain_obj, says_more
 
 SUFFIXES = (".ply", ".obj", ".stl")
 MAX_BYTES = 1 << 33
@@ -27,17 +30,19 @@ _COMPONENT = re.compile(r"(.+)_(\d)")
 
 def read_mesh(path: str | Path) -> Surface:
     """Return the Surface of a file, every vertex kept as it is; raise FormatError if broken."""
-    mesh = _load(path)
+    mesh, uv = _load(path)
     faces = np.asarray(getattr(mesh, "faces", np.empty((0, 3), np.int32)))
     surface = Surface.from_faces(_positions(mesh, path), faces)
     _read_channels(mesh, surface)
     _check_sound(surface, path)
+    if uv is not None:
+        surface.set_channel("vertex", "uv", uv)
     return surface
 
 
 def read_points(path: str | Path) -> Points:
     """Return the points of a file and their channels; faces are left out."""
-    mesh = _load(path)
+    mesh, _ = _load(path)
     points = Points(_positions(mesh, path))
     _read_channels(mesh, points)
     return points
@@ -85,7 +90,8 @@ def write_mesh(path: str | Path, mesh: Surface | Points) -> list[str]:
     return sorted(left_out)
 
 
-def _load(path: str | Path) -> Any:
+def _load(path: str | Path) -> tuple[Any, Any]:
+    """Return what trimesh reads of a file, and the uv of corners where the file has them."""
     path = Path(path)
     suffix = _checked_suffix(path)
     require_file(path)
@@ -94,10 +100,12 @@ def _load(path: str | Path) -> Any:
         raise FormatError(f"{path} is empty")
     if size > MAX_BYTES:
         raise FormatError(f"{path} has {size} bytes; at most {MAX_BYTES} are read")
-    trimesh = _trimesh()
+    trimesh, data, uv = _trimesh(), path.read_bytes(), None
+    if suffix == ".obj" and says_more(data):
+        data, uv = plain_obj(data, str(path))
     try:
-        with path.open("rb") as file:
-            mesh = trimesh.load(file, file_type=suffix[1:], process=False, maintain_order=True)
+        file = io.BytesIO(data)
+        mesh = trimesh.load(file, file_type=suffix[1:], process=False, maintain_order=True)
         if isinstance(mesh, trimesh.Scene):
             mesh = mesh.to_mesh()
     # trimesh's readers meet damaged files with any of Python's own errors
@@ -107,7 +115,7 @@ def _load(path: str | Path) -> Any:
         if isinstance(error, ValueError):
             reason = str(error)
         raise FormatError(f"{path} is damaged, or is no {kind} file: {reason[:200]}") from error
-    return mesh
+    return mesh, uv
 
 
 def _positions(mesh: Any, path: str | Path) -> Any:

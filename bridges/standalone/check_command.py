@@ -70,8 +70,9 @@ def command(
         failed = {one.place for one in findings}
         try:
             scene = scene_of_file(file, document, read, stand_in=True)
-            found = [*check_inputs(document, read), *check_scene(scene, frames=frames)]
-            findings += [one for one in found if one.place not in failed]
+            findings += [one for one in check_inputs(document, read) if one.place not in failed]
+            said = {one.place for one in findings}
+            findings += [one for one in check_scene(scene, frames=frames) if one.place not in said]
         except LokiError as error:
             findings.append(Finding("error", str(file), str(error)))
     errors = sum(one.severity == "error" for one in findings)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from loki_core.behavior import Behavior
+from loki_core.constraints.collision import CollisionConstraint
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.voxels import Voxels
 from loki_core.errors import LokiError, did_you_mean
 from loki_core.keyframes import Keyframes
+from loki_core.objects.basics.capabilities import Bodies, Joints, LooseParticles
+from loki_core.objects.basics.object import Object
 from loki_core.objects.colliders.collider import Collider
-from loki_core.objects.particles.particles import Particles
 from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
@@ -65,7 +67,9 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
     if complete and not any(one.severity == "error" and one.place not in told for one in findings):
         behaviors = dict(setup.behaviors())
         empty = {one.name: behaviors[one.path].empty_stream(one.parameter) for one in missing}
-        findings += _check_solver(setup, {**streams, **empty}, frames=frames)
+        idle = setup.idle_streams(streams)  # which was said by name
+        used = {name: stream for name, stream in streams.items() if name not in idle}
+        findings += _check_solver(setup, {**used, **empty}, frames=frames)
     return sorted(findings, key=lambda one: one.severity != "error")
 
 
@@ -130,10 +134,11 @@ def _check_streams(scene: Scene) -> Iterator[Finding]:
         text = f'input stream "{name}" of {", ".join(users)} is not {lack}, so {they}; {remedy}'
         yield Finding(severity, f'input "{name}"', text)
     disabled = {one.name: one.path for one in setup.all_streams()}
-    for name in scene.inputs:
-        if name not in needed and name in disabled:
+    for name in setup.idle_streams(scene.inputs):
+        text = f'input "{name}": no enabled Behavior uses it{did_you_mean(name, needed)}'
+        if name in disabled:
             text = f'input "{name}" is given for {disabled[name]}, which is disabled'
-            yield Finding("warning", f'input "{name}"', text)
+        yield Finding("warning", f'input "{name}"', text)
 
 
 def _check_stream(name: str, stream: Any) -> Iterator[Finding]:
@@ -247,23 +252,32 @@ def _check_solver(
 
 
 def _check_passing(setup: SolverSetup, solver: Solver) -> Iterator[Finding]:
-    """Say which particles go through a Collider of their Group because nothing lets them meet."""
+    """Say what goes through a Collider of its Group because nothing lets them meet."""
     for item in solver.objects.values():
-        if not isinstance(item, Particles) or item.fluid or item.contacts:
-            continue
-        colliders = [
-            path
-            for path, behavior in setup.behaviors()
-            if isinstance(behavior, Collider) and item.path in setup.reach(path)
-        ]
+        kind = None if _reaching(setup, item.path, CollisionConstraint) else _passing_kind(item)
+        colliders = _reaching(setup, item.path, Collider) if kind else []
         if colliders:
-            kind = "droplets" if item.droplets else "particles"
             place, names = setup.place(item.path), ", ".join(map(setup.place, colliders))
             text = (
                 f"its {kind} pass through {names}: no enabled Behavior lets them meet; add a "
                 "CollisionConstraint to their Group"
             )
             yield Finding("warning", place, f"{place}: {text}")
+
+
+def _passing_kind(item: Object) -> str | None:
+    """What an Object is made of that meets Colliders by Collision Constraints alone, if it is."""
+    if isinstance(item, LooseParticles) and item.fluid is None:
+        return "particles" if item.droplets is None else "droplets"
+    if isinstance(item, Bodies):
+        return "strands" if isinstance(item, Joints) else "bodies"
+    return None
+
+
+def _reaching(setup: SolverSetup, path: str, kind: type[Behavior]) -> list[str]:
+    """Paths of the enabled Behaviors of a class that reach an Object."""
+    behaviors = setup.behaviors()
+    return [p for p, one in behaviors if isinstance(one, kind) and path in setup.reach(p)]
 
 
 def estimate_memory(solver: Solver, *, frames: int) -> float:

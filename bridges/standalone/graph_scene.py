@@ -7,7 +7,6 @@ the graph's named outputs, with the Objects coming in as host streams.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from loki_graph.nodes.host_input import HostInput
 from loki_graph.nodes.output import Output
 from loki_graph.nodes.solver_setup import SolverSetupNode
 from loki_vfx.bridges.standalone.failures import UsageError
-from loki_vfx.bridges.standalone.scene import Scene
+from loki_vfx.bridges.standalone.scene import Scene, nearest_target
 
 
 def graph_scene(
@@ -138,8 +137,8 @@ def _refuse_unknown_name(graph: Graph, target: str, exposed: Sequence[str]) -> N
     settings = setup.settings.parameters()
     if "." in target or "/" in target or target in settings:
         return
-    near = difflib.get_close_matches(target, [*exposed, *settings], n=1)
-    hint = f'; did you mean "{near[0]}"?' if near else ";"
+    near = nearest_target(setup, target, exposed)
+    hint = f'; did you mean "{near}"?' if near else ";"
     known = f"it exposes {', '.join(exposed)}" if exposed else "it exposes none"
     raise SetupError(f'{graph.name} exposes no parameter "{target[:80]}"{hint} {known}')
 

@@ -18,6 +18,7 @@ from loki_core.operating_system import core_count, resident_bytes
 from loki_core.parallel.comm import Communicator
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
+from loki_core.wording import counted
 from loki_vfx.bridges.standalone.events import Event, Listener
 from loki_vfx.bridges.standalone.frame_sinks import NO_ROOM
 
@@ -196,4 +197,4 @@ class RunReport:
     def _tell_compiled(self, done: int, total: int) -> None:
         """Tell each tenth."""
         if 10 * done // total > 10 * (done - 1) // total:
-            self.tell("compiling", message=f"compiled {done} of {total} kernels")
+            self.tell("compiling", message=f"compiled {done} of {counted(total, 'kernel')}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -200,11 +201,27 @@ def apply_changes(setup: SolverSetup, changes: Sequence[str]) -> SolverSetup:
 
 def _hint(setup: SolverSetup, name: str) -> str:
     """Return where a plain name may have been meant: in a Behavior, or as a setting."""
-    holders = [path for path, one in setup.behaviors() if name in one.parameters()]
-    if holders:
-        return f'; did you mean "{holders[0]}.{name}"?'
+    near = nearest_target(setup, name)
+    if near is not None:
+        return f'; did you mean "{near}"?'
     hint = did_you_mean(name, setup.settings.parameters())
     return f"{hint}; a parameter is written Group/Behavior.parameter"
+
+
+def nearest_target(setup: SolverSetup, name: str, exposed: Iterable[str] = ()) -> str | None:
+    """Return what `--set` may mean by a name, or None if nothing is like it.
+
+    Args:
+        exposed: Names that a graph around the Solver Setup gives to parameters.
+    """
+    held = {
+        parameter: f"{path}.{parameter}"
+        for path, one in reversed(list(setup.behaviors()))  # of several the first
+        for parameter in one.parameters()
+    }
+    known = {**held, **{one: one for one in (*setup.settings.parameters(), *exposed)}}
+    near = difflib.get_close_matches(name, known, n=1)
+    return known[near[0]] if near else None
 
 
 def _declared(setup: SolverSetup, path: str) -> Mapping[str, Parameter]:

@@ -19,16 +19,17 @@ from loki_vfx.bridges.standalone.options import machine_options, print_json
 @click.option("--record", "is_recording", is_flag=True, help="Write the Kernel Book anew.")
 @machine_options
 def command(file: Path | None, *, processes: int | None, is_recording: bool, as_json: bool) -> None:
-    """Compile the kernels of a scene FILE, or all that Loki's Behaviors need.
+    """Compile the kernels of a scene FILE, or those that Behaviors need in the examples.
 
     A machine does it once; the next run begins at once. `--record` is for developers: it runs the
-    scenes of the gallery, and notes the kernels that they call.
+    examples, and small scenes of what no example has, and notes the kernels that they call.
     """
     from loki_core.behavior import registry
     from loki_core.kernels.compile_ahead import compile_ahead
     from loki_core.kernels.kernel_book import entries_for, missing, read_book, write_book
     from loki_core.operating_system import core_count
     from loki_core.solver_setup import SolverSetup
+    from loki_core.wording import counted, noun
     from loki_vfx.bridges.standalone.gallery import example_names
     from loki_vfx.bridges.standalone.graph_scene import solver_node
     from loki_vfx.bridges.standalone.kernel_recording import record
@@ -50,4 +51,5 @@ def command(file: Path | None, *, processes: int | None, is_recording: bool, as_
     if as_json:
         print_json({"kernels": len(wanted), "compiled": len(lacking)})
     else:
-        click.echo(f"{len(wanted)} kernels are ready, {len(lacking)} of them new")
+        ready = f"{counted(len(wanted), 'kernel')} {noun(len(wanted), 'is')} ready"
+        click.echo(f"{ready}, {len(lacking):,} of them new")

@@ -76,7 +76,8 @@ class CollisionConstraint(Behavior, kind="constraint", exclusive=True, varies="v
     friction_coefficient: float = parameter(
         0.3,
         minimum=0.0,
-        doc="Largest friction over the normal force (Coulomb's law).",
+        doc="Largest friction over the normal force (Coulomb's law), where a Collider has no "
+        "friction of its own.",
     )
     restitution: float = parameter(
         0.0,
@@ -120,7 +121,7 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     they do so evenly.
     """
 
-    behavior: CollisionConstraint  # type: ignore[assignment]
+    behavior: CollisionConstraint
     settings: CollisionConstraint
     cost = 7.5  # with contacts on a part of the points
     meeting = ("find_contacts", "accumulate")
@@ -135,7 +136,7 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     _sites_of: tuple[int, int] = (-1, -1)  # version of the system, layout of the points
     _told_at = -1
 
-    def __init__(self, behavior: Any, target: Any) -> None:
+    def __init__(self, behavior: CollisionConstraint, target: SolvedPoints) -> None:
         target.join()
         super().__init__(behavior, target)
         target.particles.add_channel(MEMORY, np.float64, (5,))
@@ -242,10 +243,19 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         self._start = sites.blend(free, access["particles.start_position"])
         thickness = sites.blend(free, self._thickness())
         found = detect(colliders, position, self._start, thickness)
-        self._start = self._start[found.site]
+        self._start, position = self._start[found.site], position[found.site]
         found.site = free[found.site]
         self.contacts = found
         self._prepare_contacts(step.dt)
+        self._mu = self._friction_at(position)
+
+    def _friction_at(self, position: Float) -> Float:
+        """Coulomb's coefficient of the contacts [n]: the Collider's own, or the Constraint's."""
+        friction = self._at_sites("friction_coefficient")
+        for number, one in enumerate(colliders_of(self.target)):
+            rows = np.flatnonzero(self.contacts.collider == number)
+            friction[rows] = one.friction_at(friction[rows], self._start[rows], position[rows])
+        return friction
 
     def _prepare_contacts(self, dt: float) -> None:
         solid, sites, site = self.target, self.sites, self.contacts.site
@@ -259,7 +269,6 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         self._share = self._mass / (1.0 + float(sites.place.max(initial=-1) + 1))
         is_given = self.is_given("stiffness")
         self.k = self._at_sites("stiffness") if is_given else STIFFENING * self._mass / dt**2
-        self._mu = self._at_sites("friction_coefficient")
         self.value, self.tension, self.slope = (np.zeros((n, 3)) for _ in range(3))
         self.gradient = np.zeros((n, 3, 6))
         self._axes = np.zeros((n, 3, 3))

@@ -175,6 +175,11 @@ class Constraint(EnergyAction[SolidTarget]):
         A large k if it is rigid.
         """
         k, step = self.stiffness()
+        if k.ndim not in (2, 3) or any(size != self.components for size in k.shape[1:]):
+            raise SetupError(
+                f"{type(self).__name__}.stiffness() has the shape {list(k.shape)}; it has to be "
+                f"[n or 1, {self.components}], or matrices"
+            )
         if k.ndim == 3:
             self.mix, diagonal = np.empty_like(k), np.empty(k.shape[:2])
             if factor_stiffness(np.ascontiguousarray(k), self.mix, diagonal):
@@ -290,6 +295,12 @@ class Constraint(EnergyAction[SolidTarget]):
 
     def allocate(self) -> None:
         """Make room for C, its gradient and what follows from these."""
+        holder = self.elements.holder
+        if holder is not None and holder is not self.target.data.get(self.place):
+            names = [name for name, one in self.target.data.items() if one is holder]
+            raise SetupError(
+                f'{type(self).__name__}.place = "{self.place}", but its elements are rows of {names}'
+            )
         n, m, d = self.elements.count, self.components, self.elements.dofs.shape[1]
         self.value, self.start = np.zeros((n, m)), np.zeros((n, m))
         self.tension, self.slope = np.zeros((n, m)), np.zeros((n, m))

@@ -54,7 +54,6 @@ class MembraneAction(Constraint[Triangles], behavior=MembraneConstraint):
     place = "triangles"
     has_hessian = True
     reads = ("particles.position", "triangles.rest_strain")
-    stiffness_reads = ("particles.rest_position",)
     target: Triangles
     settings: MembraneConstraint
 
@@ -69,8 +68,8 @@ class MembraneAction(Constraint[Triangles], behavior=MembraneConstraint):
         return elements
 
     def stiffness_touches(self) -> tuple[str, ...]:
-        """The thickness may be painted."""
-        return (*self.stiffness_reads, *self.target.painted("thickness"))
+        """Places at rest and thicknesses."""
+        return self.target.triangle_reads()
 
     def stiffness(self) -> tuple[Float, int]:
         """Matrices [n, 3, 3] in joules."""
@@ -79,7 +78,7 @@ class MembraneAction(Constraint[Triangles], behavior=MembraneConstraint):
         both = np.sqrt(weft * warp)
         given = self.is_given("shear_modulus")
         shear = self._each("shear_modulus") if given else 0.5 * both / (1.0 + nu)
-        volume = self.target.triangle_areas() * self.elements.mean(self.target.own("thickness"))
+        volume = self.target.triangle_volumes()
         k = np.zeros((self.elements.count, 3, 3))
         k[:, 0, 0], k[:, 1, 1] = weft / (1.0 - nu**2), warp / (1.0 - nu**2)
         k[:, 0, 1] = k[:, 1, 0] = nu * both / (1.0 - nu**2)

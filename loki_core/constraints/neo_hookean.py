@@ -43,15 +43,14 @@ class NeoHookeanAction(PointEnergy[Triangles], behavior=NeoHookeanConstraint):
     """Adds the energy of a sheet of rubber."""
 
     cost = 0.5
-    stiffness_reads = ("particles.rest_position",)
 
     def find_elements(self) -> Elements:
         """Every triangle, with the gradients of its corners' shares."""
         return self.target.triangle_elements()
 
     def stiffness_touches(self) -> tuple[str, ...]:
-        """The thickness may be painted."""
-        return (*self.stiffness_reads, *self.target.painted("thickness"))
+        """Places at rest and thicknesses."""
+        return self.target.triangle_reads()
 
     def find_parameters(self) -> None:
         """Find volumes and moduli."""
@@ -60,7 +59,7 @@ class NeoHookeanAction(PointEnergy[Triangles], behavior=NeoHookeanConstraint):
 
     def sizes(self) -> Float:
         """Volumes at rest."""
-        return self.target.triangle_areas() * self.elements.mean(self.target.own("thickness"))
+        return self.target.triangle_volumes()
 
     def energy(self, at: Float, psi: Float) -> None:
         """Write mu / 2 (tr C + 1 / det C - 3)."""

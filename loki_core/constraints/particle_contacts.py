@@ -124,7 +124,7 @@ class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
         """Let particles meet Colliders between start and position, and account for it."""
         particles, before = self.target.particles, velocity.astype(np.float64)
         gap = particles.local("radius").astype(np.float64) + self._of_each("thickness")
-        given = [self._of_each(name) for name in ("restitution", "friction_coefficient")]
+        restitution, friction = map(self._of_each, ("restitution", "friction_coefficient"))
         colliders = self._colliders()
         for _ in range(CORNER):
             was = position.copy()
@@ -133,9 +133,10 @@ class ParticleContacts(MeetsColliders, Operator[LooseParticles]):
                 way = np.linalg.norm(position - start, axis=1) + dt * speed
                 near = rows_near(one, position, way, gap)
                 drift = drift_of(one, position, start[near], near, dt if goes_on else 0.0)
+                rough = one.friction_at(friction[near], start[near], position[near])
                 follow_ways(
-                    *field_of(one), near, gap[near], *(some[near] for some in given), start[near],
-                    drift, gain[near], dt, float(goes_on), position, velocity,
+                    *field_of(one), near, gap[near], restitution[near], rough, start[near], drift,
+                    gain[near], dt, float(goes_on), position, velocity,
                 )  # fmt: skip
             if len(colliders) < 2 or np.array_equal(was, position):
                 break

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.constraints.energy import EnergyAction, SolidTarget
-from loki_core.errors import SetupError
+from loki_core.errors import DivergenceError, SetupError
 from loki_core.kernels.solids.constraint_assembly import scatter_matrices, scatter_rows
 from loki_core.kernels.solids.point_energies import (
     chain_forces,
@@ -54,7 +54,12 @@ class PointEnergy(EnergyAction[SolidTarget]):
         raise SetupError(f"{type(self).__name__} is a Point Energy and must define derivatives()")
 
     def sizes(self) -> Float:
-        """What psi is a density over [n], m^3; 1 where it is an energy."""
+        """What psi is a density over [n], m^3; 1 where it is an energy of places."""
+        if self.elements.gradients is not None:
+            raise SetupError(
+                f"{type(self).__name__} is by deformation gradient and must define sizes(), the "
+                "volumes that psi is a density over"
+            )
         return np.ones(self.elements.count)
 
     # -- what the joint system asks --------------------------------------------------------
@@ -86,6 +91,7 @@ class PointEnergy(EnergyAction[SolidTarget]):
         """Find forces, and the semi-definite part of the second derivative."""
         self._find(self.at)
         self.derivatives(self.at, self.stress, self.tangent)
+        self._refuse_infinite()
         whole = self.tangent.copy() if self._adds_second else None
         make_definite(self.tangent)
         if whole is not None:
@@ -95,6 +101,16 @@ class PointEnergy(EnergyAction[SolidTarget]):
             self._forces[:] = -size[:, None] * self.stress.reshape(self._forces.shape)
         else:
             chain_forces(gradients, size, self.stress, self._forces)
+
+    def _refuse_infinite(self) -> None:
+        """A step that goes where derivatives have no number is tried again with half the dt."""
+        sums = self.stress.sum(axis=(1, 2)) + self.tangent.sum(axis=(1, 2))
+        if not np.all(np.isfinite(sums)):
+            element = int(np.argmin(np.isfinite(sums)))
+            raise DivergenceError(
+                f"{self.path}: the derivatives of element {element} of {self.elements.count} are "
+                f"not finite, at {self.at[element].tolist()}"
+            )
 
     def _chained(self, second: Float) -> Float:
         """Second derivatives by the unknowns [n, d, d], of those by z."""

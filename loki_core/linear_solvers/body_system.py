@@ -118,8 +118,12 @@ class BodySystem:
             np.add.at(found, rows[own], data[own])
         return found
 
-    def csr(self) -> Rows:
-        """This rank's rows as (indptr, indices, data), both triangles, without stored zeros."""
+    def csr(self, *, zeros: bool = False) -> Rows:
+        """This rank's rows as (indptr, indices, data), both triangles.
+
+        Args:
+            zeros: Whether entries that are 0 now are there, so that the pattern stays.
+        """
         number = np.arange(self.size, dtype=np.int64)
         lower = np.repeat(number, number - self.first + 1)
         columns = np.arange(len(lower)) - np.repeat(self.row, number - self.first + 1)
@@ -133,7 +137,7 @@ class BodySystem:
             rows = np.concatenate((rows, coupled[0]))
             columns = np.concatenate((columns, coupled[1]))
             values = np.concatenate((values, coupled[2]))
-        return _compressed(rows, columns, values, self.size, self.halo.length)
+        return _compressed(rows, columns, values, self.size, self.halo.length, zeros=zeros)
 
     def _coupling_entries(self) -> tuple[Array, Array, Array]:
         assert self.couplings is not None
@@ -145,17 +149,20 @@ class BodySystem:
         return row, column, value
 
 
-def _compressed(rows: Array, columns: Array, values: Array, size: int, width: int) -> Rows:
+def _compressed(
+    rows: Array, columns: Array, values: Array, size: int, width: int, *, zeros: bool
+) -> Rows:
     """Compressed rows of entries in any order; those on one place are added."""
     place = rows * max(width, 1) + columns
     order = np.argsort(place, kind="stable")
     place = place[order]
     begins = np.flatnonzero(np.diff(place, prepend=-1))
     data = np.add.reduceat(values[order], begins) if len(begins) else np.empty(0)
-    place = place[begins][data != 0.0]
+    kept = np.ones(len(data), bool) if zeros else data != 0.0
+    place = place[begins][kept]
     indptr = np.zeros(size + 1, dtype=np.int64)
     np.cumsum(np.bincount(place // max(width, 1), minlength=size), out=indptr[1:])
-    return indptr, (place % max(width, 1)).astype(np.int32), data[data != 0.0]
+    return indptr, (place % max(width, 1)).astype(np.int32), data[kept]
 
 
 def _complaint(

@@ -1,9 +1,12 @@
 """Which linear solver takes a system, and what happens when it fails.
 
-Automatic: systems of bodies by manybodies, with multipliers by a Schur complement where they are of
-single bodies; of the others small ones and those that are not spd directly, the rest by smoothed
-aggregation. When a solve does not converge the next solver is tried from the same start, and the
-report says so. Conjugate gradients, plain or preconditioned, never get a system that is not spd.
+Automatic: systems of bodies by manybodies. With multipliers strands take a Schur complement; where
+a body is so large that it has factors of its own, or multipliers join bodies, all is factorised
+together if it lies on one rank, and else gathered. Of the others small ones and those that are not
+spd directly, the rest by smoothed aggregation, on rigid motions where the system says that these
+are what its matrix makes small. When a solve does not converge the next solver is tried from the
+same start, and the report says so. Conjugate gradients, plain or preconditioned, never get a system
+that is not spd.
 """
 
 from __future__ import annotations
@@ -15,8 +18,10 @@ from loki_core.errors import DivergenceError, LokiError, SetupError, did_you_mea
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.conjugate_gradient import ConjugateGradient
 from loki_core.linear_solvers.direct import Direct
+from loki_core.linear_solvers.elastic_aggregation import ElasticAggregation
 from loki_core.linear_solvers.manybodies import Manybodies
 from loki_core.linear_solvers.multiplier_system import MultiplierSystem
+from loki_core.linear_solvers.quasi_definite import QuasiDefinite
 from loki_core.linear_solvers.schur_complement import SchurComplement
 from loki_core.linear_solvers.smoothed_aggregation import SmoothedAggregation
 from loki_core.linear_solvers.sparse_system import SparseSystem
@@ -43,13 +48,19 @@ SOLVERS: dict[str, type[Solver]] = {
     "direct": Direct,
     "manybodies": Manybodies,
     "schur_complement": SchurComplement,
+    "quasi_definite": QuasiDefinite,
+    "elastic_aggregation": ElasticAggregation,
 }
 FOR_BODIES = ("manybodies", "direct", "conjugate_gradient")
 FOR_OTHERS = ("smoothed_aggregation", "conjugate_gradient", "direct")
+FOR_ELASTIC = ("elastic_aggregation", "conjugate_gradient", "direct")
 NAMES = ("auto", *SOLVERS)
 NAMES_FOR_FLUIDS = ("auto", *FOR_OTHERS)
 AnySystem = SparseSystem | BodySystem | MultiplierSystem
-SMALL = 1000  # unknowns over all ranks for which a factorisation is quicker than a hierarchy
+# Unknowns over all ranks for which a factorisation is quicker than a hierarchy; with rigid modes
+# that is so up to 600 of a solid and 5,000 of a cloth.
+SMALL = 1000
+SMALL_ELASTIC = 3000
 
 
 def choose_solver(system: AnySystem, name: str = "auto") -> Solver:
@@ -68,6 +79,7 @@ def solve_with_fallback(
     *,
     name: str = "auto",
     solver: Solver | None = None,
+    again: Solver | None = None,
     tol: float = 1e-8,
     max_iterations: int = 1000,
 ) -> SolveReport:
@@ -76,6 +88,8 @@ def solve_with_fallback(
     Args:
         name: Which solver comes first: "auto", or its name.
         solver: One that is prepared for this system already, used first.
+        again: One that has solved others and is to be prepared for this one; used where its turn
+            comes, so that it keeps what it knows of the pattern.
 
     Raises:
         DivergenceError: When every solver failed; x is as it was.
@@ -89,7 +103,8 @@ def solve_with_fallback(
         attempt = solver if solver is not None and candidate == solver.name else None
         try:
             if attempt is None:
-                attempt = SOLVERS[candidate]()
+                known = again is not None and candidate == again.name
+                attempt = again if again is not None and known else SOLVERS[candidate]()
                 attempt.prepare(system)
             report = attempt.solve(b, x, tol=tol, max_iterations=max_iterations)
         except LokiError as error:
@@ -120,15 +135,18 @@ def _order(system: AnySystem, name: str) -> list[str]:
         raise SetupError(f'linear solver "{name}" is not known{did_you_mean(name, NAMES)}')
     if isinstance(system, MultiplierSystem):
         return _order_with_multipliers(system, name)
-    bodies = isinstance(system, BodySystem)
-    suitable = FOR_BODIES if bodies else FOR_OTHERS
+    if isinstance(system, BodySystem):
+        suitable, what, small = FOR_BODIES, "a system of bodies", -1
+    elif _has_rigid_modes(system):
+        suitable, what, small = FOR_ELASTIC, "a system with rigid modes", SMALL_ELASTIC
+    else:
+        suitable, what, small = FOR_OTHERS, "a system without rigid modes", SMALL
     if name != "auto" and name not in suitable:
         raise SetupError(
-            f'linear solver "{name}" cannot solve {"a system of bodies" if bodies else "this"}; '
-            f"it can be solved by {', '.join(suitable)}"
+            f'linear solver "{name}" cannot solve {what}; it can be solved by {", ".join(suitable)}'
         )
     if system.kind != "spd":
-        if name in ("smoothed_aggregation", "conjugate_gradient"):
+        if name not in ("auto", "direct"):
             raise SetupError(
                 f'linear solver "{name}" cannot solve a {system.kind} system; '
                 'use "direct" or "auto"'
@@ -136,12 +154,22 @@ def _order(system: AnySystem, name: str) -> list[str]:
         return ["direct"]
     first = name
     if name == "auto":
-        first = "direct" if system.total_size <= SMALL and not bodies else suitable[0]
+        first = "direct" if system.total_size <= small else suitable[0]
     return [first, *(other for other in suitable if other != first)]
 
 
+def _has_rigid_modes(system: SparseSystem) -> bool:
+    """Whether more modes are small than the components of a block, so motions turn as well."""
+    modes = system.near_null_space
+    return modes is not None and len(modes) > system.block_size > 1
+
+
 def _order_with_multipliers(system: MultiplierSystem, name: str) -> list[str]:
-    suitable = ["direct"] if system.joins_bodies else ["schur_complement", "direct"]
+    suitable = ["direct"]
+    if (system.joins_bodies or system.bodies.has_sparse) and system.is_local:
+        suitable = ["quasi_definite", "direct"]
+    if not system.joins_bodies:
+        suitable.insert(len(suitable) - 1, "schur_complement")
     if name not in ("auto", *suitable):
         raise SetupError(
             f'linear solver "{name}" cannot solve bodies with multipliers; use '

@@ -106,3 +106,45 @@ def _check(n: int, indptr: Array, indices: Array, widths: Array, coordinates: An
         raise InputError(
             f"coordinates have the shape {np.shape(coordinates)}; expected ({n}, 2) or ({n}, 3)"
         )
+
+
+def dissection_with_late(
+    indptr: Array, indices: Array, widths: Array, coordinates: Array | None, late: Array
+) -> Dissection:
+    """Order the vertices of a graph, some of them after the last of their neighbours.
+
+    The others are dissected as if neighbours of one late vertex were neighbours of each other: so
+    these lie on one way to the root, and the late vertex belongs to the front of the highest.
+
+    Args:
+        indptr, indices, widths, coordinates: As of `nested_dissection`; places of late vertices are
+            not used.
+        late: Which vertices are, [n]; they are no neighbours of each other.
+    """
+    from scipy.sparse import csr_matrix
+
+    n = len(indptr) - 1
+    early, after = np.flatnonzero(~late), np.flatnonzero(late)
+    graph = csr_matrix((np.ones(len(indices), np.int8), indices, indptr), (n, n))
+    own, reached = graph[early][:, early], graph[after][:, early]
+    joined = (own + reached.T.astype(np.int32) @ reached.astype(np.int32)).tocsr()
+    joined.sort_indices()
+    found = nested_dissection(
+        joined.indptr.astype(np.int64), joined.indices.astype(np.int32), widths=widths[early],
+        coordinates=None if coordinates is None else coordinates[early],
+    )  # fmt: skip
+    fronts = len(found.parent)
+    front = np.empty(len(early), np.int64)
+    front[found.order] = np.repeat(np.arange(fronts), np.diff(found.begin))
+    highest = np.full(len(after), max(fronts - 1, 0))
+    reached.sort_indices()
+    some = np.flatnonzero(np.diff(reached.indptr))
+    if len(some):  # fronts come after their children, so the highest number is the highest front
+        highest[some] = np.maximum.reduceat(front[reached.indices], reached.indptr[some])
+    vertices = np.concatenate((early[found.order], after))
+    of_front = np.concatenate((front[found.order], highest))
+    order = vertices[np.argsort(of_front, kind="stable")].astype(np.int32)
+    begin = np.zeros(max(fronts, 1) + 1, np.int64)
+    np.cumsum(np.bincount(of_front, minlength=max(fronts, 1)), out=begin[1:])
+    parent = found.parent if fronts else np.full(1, -1, np.int32)
+    return Dissection(order, begin, parent)

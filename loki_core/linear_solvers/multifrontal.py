@@ -39,7 +39,11 @@ from loki_core.kernels.algebra.multifrontal import (
     sort_entries,
 )
 from loki_core.kernels.jit import thread_count
-from loki_core.linear_solvers.dissection import nested_dissection
+from loki_core.linear_solvers.dissection import (
+    Dissection,
+    dissection_with_late,
+    nested_dissection,
+)
 
 Array = NDArray[Any]
 SUBTREES = 24  # at least so many for the threads to share, and six for each thread
@@ -57,6 +61,9 @@ class SparseFactors:
             given. The unknowns of a vertex follow one another, in the order of the vertices.
         coordinates: Rest positions of the vertices, which suggest where to cut.
         precision: "single" halves the memory, for factors that precondition an iteration.
+        late: Vertices that are eliminated right after the last of their neighbours, such as the
+            multipliers of a quasi-definite matrix: then what their neighbours leave of them is no
+            small pivot, however small their own is. They are no neighbours of each other.
 
     Attributes:
         size: Unknowns.
@@ -76,6 +83,7 @@ class SparseFactors:
         widths: Array | None = None,
         coordinates: Array | None = None,
         precision: str = "double",
+        late: Array | None = None,
     ) -> None:
         if precision not in PRECISIONS:
             raise SetupError(f'precision is "{precision}"; it is "double" or "single"')
@@ -88,7 +96,11 @@ class SparseFactors:
             widths = np.full(n, 3)
         widths = np.ascontiguousarray(widths, dtype=np.int32)
         self.replaced = 0
-        self._make_fronts(indptr, indices, widths, coordinates)
+        if late is None or not np.any(late):
+            found = nested_dissection(indptr, indices, widths=widths, coordinates=coordinates)
+        else:
+            found = dissection_with_late(indptr, indices, widths, coordinates, late)
+        self._make_fronts(indptr, indices, widths, found)
         self._plan_subtrees()
         self._plan_updates()
         self._bin_count = 0
@@ -104,9 +116,8 @@ class SparseFactors:
 
     # -- analysis --------------------------------------------------------------------------------
 
-    def _make_fronts(self, indptr: Array, indices: Array, widths: Array, coordinates: Any) -> None:
+    def _make_fronts(self, indptr: Array, indices: Array, widths: Array, found: Dissection) -> None:
         """Find the own unknowns and the boundary of each front."""
-        found = nested_dissection(indptr, indices, widths=widths, coordinates=coordinates)
         order, begin, parent = found.order, found.begin, found.parent
         n, count = len(order), len(parent)
         width = widths[order]

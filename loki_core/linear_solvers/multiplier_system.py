@@ -124,6 +124,11 @@ class MultiplierSystem:
         return self._whole
 
     @property
+    def is_local(self) -> bool:
+        """Whether nothing joins unknowns of two ranks. Collective."""
+        return self.comm.size == 1 or not self.comm.any(len(self.halo.ghost_rows) > 0)
+
+    @property
     def halo(self) -> Halo:
         return self.whole.halo
 
@@ -141,6 +146,11 @@ class MultiplierSystem:
     def csr(self) -> Rows:
         return self.whole.csr()
 
+    def rows_with_zeros(self) -> Rows:
+        """As `csr`, with entries that are 0 now: a pattern that stays. Collective at first."""
+        assert self.whole is not None
+        return self._rows
+
     def _assemble(self) -> SparseSystem:
         """One matrix, its unknowns numbered rank by rank: bodies, then multipliers. Collective."""
         bodies, size = self.bodies, self.bodies.size
@@ -153,13 +163,14 @@ class MultiplierSystem:
         plain = bodies.halo.column_rows()
         column = plain + before[np.searchsorted(ends, plain, side="right")]
         first = int(ends[self.comm.rank] - size + before[self.comm.rank])
-        indptr, indices, data = bodies.csr()
+        indptr, indices, data = bodies.csr(zeros=True)
         rows = [np.repeat(np.arange(size), np.diff(indptr))]
         columns, values = [column[indices]], [data]
         for number, block in enumerate(self.blocks):
             place = self._places(block, first + size + int(self.starts[number]))
             n, m, d = block.gradient.shape
-            there = np.repeat(place >= 0, d).reshape(n, m, d) & (block.gradient != 0.0)
+            # Zeros stay: in the next step they may be none, and the pattern is worth keeping.
+            there = np.repeat(place >= 0, d).reshape(n, m, d)
             dof = np.broadcast_to(block.dofs[:, None, :], (n, m, d))[there]
             row = np.broadcast_to(place[:, :, None], (n, m, d))[there]
             entry = block.gradient[there]
@@ -209,7 +220,8 @@ class MultiplierSystem:
         order = np.argsort(rows * max(width, 1) + local, kind="stable")
         indptr = np.zeros(self.size + 1, np.int64)
         np.cumsum(np.bincount(rows, minlength=self.size), out=indptr[1:])
+        self._rows = indptr, local[order].astype(np.int32), values[order]
         return SparseSystem(
-            indptr.astype(np.int32), local[order].astype(np.int32), values[order], comm=self.comm,
-            ghost_rows=ghosts, kind=self.kind,
+            indptr.astype(np.int32), *self._rows[1:], comm=self.comm, ghost_rows=ghosts,
+            kind=self.kind,
         )  # fmt: skip

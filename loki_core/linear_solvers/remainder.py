@@ -54,9 +54,7 @@ class Remainder:
     ) -> None:
         """Add element forces [n, d] and matrices [n, d, d] to the joint system."""
         add_forces_by_place(self._begins, self._places, forces, fixed, rhs)
-        keep_matrices(
-            self.dofs, self._groups, matrices, fixed, len(self._row), self.matrices(data)
-        )
+        keep_matrices(self.dofs, self._groups, matrices, fixed, len(self._row), self.matrices(data))
         share_matrices(
             self._begins, self._places, self.dofs, self._groups, matrices, fixed, self._row, values
         )

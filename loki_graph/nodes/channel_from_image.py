@@ -3,9 +3,9 @@
     value = low + (high - low) T(u, v),   T the texture between the centres of its pixels
 
 (0, 0) is the lower left corner of the image and (1, 1) the upper right one. A Collider whose
-`channels` name it, or that a particle fluid meets where the channel is "friction", has the value of
-the closest point of its surface (Alduan, Tena & Otaduy 2015, section 4.2). Values are those of the
-image at vertices, and between these those of the mesh: faces have to be as small as what is
+`channels` name it, or that particles or solids meet where the channel is "friction", has the value
+of the closest point of its surface (Alduan, Tena & Otaduy 2015, section 4.2). Values are those of
+the image at vertices, and between these those of the mesh: faces have to be as small as what is
 painted.
 """
 

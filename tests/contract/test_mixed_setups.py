@@ -5,14 +5,22 @@ It runs, or is refused in words by a SetupError: whatever the Objects are that i
 
 from __future__ import annotations
 
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import loki_core as lk
 from loki_core.behavior import registry
 from loki_core.errors import SetupError
+from loki_core.objects.basics.object import Object
 from tests.mixed_setups import acting, built, equipped, inputs, objects, setup
 
+ROOT = Path(__file__).parents[2]
+#: Where Actions and Objects meet each other.
+MEETING = ("constraints", "forces", "operators", "objects", "pipeline")
 SCENES = {"bare": objects, "equipped": equipped}
 #: What cannot stand at the root together with another one, and is left out of the whole.
 RIVALS = ("MatchTarget", "PositionBasedFluid", "SmoothedParticleFluid")
@@ -151,3 +159,63 @@ def test_actions_name_capabilities_and_objects_have_all_of_them():
                 holder = next(one for one in family if name in vars(one))
                 assert holder not in known, f"{family[0].__name__}.{name} is not defined"
     assert {"Gas", "Liquid", "Joints", "LooseParticles", "Immersed"} <= seen
+
+
+# -- nobody asks what an Object is -----------------------------------------------------------------
+
+
+def guesses(source: str, own: frozenset[str], kinds: frozenset[str]) -> Iterator[tuple[int, str]]:
+    """Line and text of questions that go by a name that is there, or by the kind of an Object.
+
+    Args:
+        own: Classes of the module itself, of which it may know.
+        kinds: Names of all kinds of Objects.
+    """
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[ast.Attribute() as data]):
+                is_own = isinstance(data.value, ast.Name) and data.value.id == "self"
+                if data.attr in ("data", "task_data") and not is_own:
+                    yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Name(id="hasattr" | "getattr" as asked), args=[about, *rest]):
+                # `getattr(item, name, None)` is the same question in other words
+                name = about.attr if isinstance(about, ast.Attribute) else ast.unparse(about)
+                is_question = asked == "hasattr" or len(rest) == 2
+                if is_question and name in ("item", "target", "fluid", "liquid", "gas", "solid"):
+                    yield node.lineno, ast.unparse(node)
+            case ast.Call(func=ast.Name(id="isinstance"), args=[_, asked_for]):
+                names = {one.id for one in ast.walk(asked_for) if isinstance(one, ast.Name)}
+                if names & (kinds - own):
+                    yield node.lineno, ast.unparse(node)
+
+
+def kinds_of_objects() -> dict[str, str]:
+    """Names of all classes of Objects, with their modules."""
+    found, waiting = {}, [Object]
+    while waiting:
+        below = waiting.pop().__subclasses__()
+        waiting += below
+        found |= {one.__name__: one.__module__ for one in below}
+    return found
+
+
+@pytest.mark.parametrize("folder", MEETING)
+def test_nobody_asks_what_an_object_is_but_what_it_can(folder):
+    kinds, found = kinds_of_objects(), []
+    assert {"Volume", "Hybrid", "Particles", "Rods", "Geometry"} <= set(kinds)
+    for path in sorted((ROOT / "loki_core" / folder).rglob("*.py")):
+        module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        own = frozenset(name for name, where in kinds.items() if where == module)
+        questions = guesses(path.read_text(encoding="utf-8"), own, frozenset(kinds))
+        found += [f"{path.relative_to(ROOT)}:{line}: {text}" for line, text in questions]
+    assert not found, "ask for a capability (objects/basics/capabilities.py):\n" + "\n".join(found)
+
+
+def test_such_questions_are_seen():
+    asked = """
+if "edges" in self.target.data and "volume" not in item.data and hasattr(self.fluid, "spray"):
+    radius = getattr(item, "radius", None)
+    here = isinstance(item, (Liquid, Hybrid)), "around" in self.task_data, getattr(item, name)
+"""
+    seen = [text for _, text in guesses(asked, frozenset(), frozenset({"Hybrid"}))]
+    assert len(seen) == 5 and len(list(guesses(asked, frozenset({"Hybrid"}), frozenset()))) == 4

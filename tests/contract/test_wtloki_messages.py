@@ -9,6 +9,8 @@ import click
 import numpy as np
 import pytest
 
+import loki_core as lk
+from loki_core.kernels import kernel_book
 from loki_core.wording import counted, noun, plural
 from loki_vfx.bridges.standalone.command_line import COMMANDS, run_command, wtloki
 
@@ -125,6 +127,8 @@ USES = {
     "check fountain.loki.json --set zzz=3": (4, "it exposes rate, speed, throw, spread"),
     "run dust.loki.json --set radius=3": (3, 'did you mean "Particles/ParticleObject.radius"?'),
     "run dust.loki.json --set substep=3": (3, 'did you mean "substeps"?'),
+    "run dust.loki.json --set radus=3": (3, 'did you mean "Particles/ParticleObject.radius"?'),
+    "run fountain.loki.json --set densty=3": (3, '.density"? it exposes rate, speed,'),
     "check dust.loki.json --set nonsense": (2, "--set"),
     "check dust.loki.json --input seeds": (2, '--input "seeds" is not of the form NAME=PATH'),
     "run dust.loki.json --frames 99999999999": (2, "1 to 10,000,000 frames"),
@@ -151,6 +155,17 @@ def test_what_a_disabled_part_would_use_is_no_mistake(folder, capsys, monkeypatc
     assert found == 4 and "1 error, 1 warning\n" in text
 
 
+def test_the_check_says_of_an_input_that_nothing_uses_once(folder, capsys, monkeypatch):
+    off = lk.ForceDensityField(field="wind", enabled=False)
+    setup = lk.SolverSetup("s", lk.Group("Dust", lk.ParticleObject(input="seeds"), off))
+    (folder / "still.loki.json").write_text(setup.to_json())
+    check = ["check", "still.loki.json", "--input", "seeds=points.npy"]
+    found, text = tell(folder, [*check, "--input", "wind=points.npy"], capsys, monkeypatch)
+    assert found == 0 and text.count('"wind"') == 1 and "which is disabled" in text
+    found, text = tell(folder, [*check, "--input", "wnd=points.npy"], capsys, monkeypatch)
+    assert found == 4 and text.count('"wnd"') == 1 and "1 error, 0 warnings" in text
+
+
 def test_counts_have_the_right_nouns(folder, capsys, monkeypatch):
     assert [plural(one) for one in ("vertex", "mesh", "body", "array")] == [
         "vertices",
@@ -162,6 +177,10 @@ def test_counts_have_the_right_nouns(folder, capsys, monkeypatch):
     assert noun(0, "flat tetrahedron") == "flat tetrahedra"
     _, text = tell(folder, ["inspect", "hair_in_wind_head.loki"], capsys, monkeypatch)
     assert " vertices, " in text and "vertexs" not in text
+    monkeypatch.setattr(kernel_book, "entries_for", lambda modules: entries[:1])
+    monkeypatch.setattr(kernel_book, "missing", lambda wanted: [])
+    entries = [entry for some in kernel_book.read_book().values() for entry in some]
+    assert "1 kernel is ready, 0 of them new" in tell(folder, ["warm"], capsys, monkeypatch)[1]
 
 
 # -- help ------------------------------------------------------------------------------------------

@@ -54,6 +54,7 @@ def solver_of(
     newton=1,
     substeps=1,
     bucket_size=None,
+    rough=None,
     **options,
 ):
     setup = lk.SolverSetup(
@@ -64,7 +65,7 @@ def solver_of(
             lk.StretchingConstraint(young_modulus=1e6),
             lk.BendingConstraint(young_modulus=1e6, shear_modulus=3e5, damping_time=0.01),
             *([lk.GravityForce()] if gravity else []),
-            lk.Collider(input="solid"),
+            lk.Collider(input="solid", friction=rough),
             lk.CollisionConstraint(**options),
         ),
         newton_iterations=newton,
@@ -147,13 +148,14 @@ def test_a_mesh_with_a_hole_stops_too():
 # -- friction ----------------------------------------------------------------------------------
 
 
-def on_slope(angle, mu, **options):
+def on_slope(angle, mu, *, slope=None, z=0.0, **options):
     along = np.array([np.cos(angle), -np.sin(angle), 0.0])
     up = np.array([np.sin(angle), np.cos(angle), 0.0])
     points = np.zeros((5, 3))
     points[:, 2] = np.linspace(-0.02, 0.02, 5)
-    points += -0.3 * along + SECTION * up
-    solver = solver_of(points, slope_of(angle), bucket_size=0.1, friction_coefficient=mu, **options)
+    points += -0.3 * along + SECTION * up + np.array([0.0, 0.0, z])
+    slope = slope_of(angle) if slope is None else slope
+    solver = solver_of(points, slope, bucket_size=0.1, friction_coefficient=mu, **options)
     return solver, along
 
 
@@ -179,6 +181,21 @@ def test_a_strand_slides_with_coulombs_acceleration(mu, newton, substeps):
     after = (solver.read(PATH, "velocity") @ along).mean()
     expected = GRAVITY * (np.sin(angle) - mu * np.cos(angle))
     assert (after - before) / (6.0 / 24.0) == pytest.approx(expected, rel=0.01)
+
+
+@pytest.mark.parametrize("rough", [None, 0.0, 0.4, "painted"])
+def test_the_friction_of_a_collider_is_used_before_that_of_the_constraint(rough):
+    angle, z = np.radians(35.0), 0.5
+    slope, mu = slope_of(angle), {None: 0.2, "painted": 0.4 + 0.3 * z}.get(rough, rough)
+    if rough == "painted":
+        slope.set_channel("point", "friction", 0.4 + 0.3 * slope.positions[:, 2])
+    given = 0.9 if rough == "painted" else rough
+    solver, along = on_slope(angle, 0.2, slope=slope, z=z, substeps=2, rough=given)
+    solver.run(4)
+    before = (solver.read(PATH, "velocity") @ along).mean()
+    solver.run(6)
+    found = ((solver.read(PATH, "velocity") @ along).mean() - before) / (6.0 / 24.0)
+    assert found == pytest.approx(GRAVITY * (np.sin(angle) - mu * np.cos(angle)), rel=0.01)
 
 
 def test_friction_stops_a_slide_and_does_not_turn_it_round():

@@ -10,7 +10,9 @@ from loki_core.errors import SetupError
 from loki_core.linear_solvers.body_system import BodySystem
 from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
 from loki_core.linear_solvers.direct import Direct
+from loki_core.linear_solvers.multifrontal import SparseFactors
 from loki_core.linear_solvers.multiplier_system import MultiplierBlock, MultiplierSystem
+from loki_core.linear_solvers.quasi_definite import QuasiDefinite
 from loki_core.linear_solvers.schur_complement import SchurComplement
 from tests.unit.body_systems import dense, random_values, rod_first, shape
 
@@ -87,7 +89,7 @@ def test_attachments_move_as_in_stiffness_mode(response):
     soft, hard = (
         run(*elastic(), tie(mode=mode, **response)) for mode in ("stiffness", "compliance")
     )
-    assert hard.solids.report.solver == "direct"
+    assert hard.solids.report.solver == "quasi_definite"
     a, b = (one.read("S", "position") for one in (soft, hard))
     np.testing.assert_allclose(b, a, rtol=0, atol=1e-8)
 
@@ -286,13 +288,62 @@ def test_solvers_agree_with_a_dense_matrix(joins):
 def test_the_choice():
     alone, joined = random_system()[0], random_system(joins=True)[0]
     assert choose_solver(alone).name == "schur_complement"
-    assert choose_solver(joined).name == choose_solver(alone, "direct").name == "direct"
+    assert choose_solver(joined).name == "quasi_definite"
+    assert choose_solver(joined, "direct").name == choose_solver(alone, "direct").name == "direct"
     with pytest.raises(SetupError, match="cannot solve bodies with multipliers"):
         choose_solver(alone, "manybodies")
     with pytest.raises(SetupError, match="multipliers of single bodies"):
         SchurComplement().prepare(joined)
     with pytest.raises(SetupError, match="not a BodySystem"):
         SchurComplement().prepare(alone.bodies)
+
+
+@pytest.mark.parametrize("joins", [False, True])
+def test_factors_of_bodies_and_multipliers_together(joins):
+    system, whole = random_system(joins=joins)
+    solver = QuasiDefinite()
+    for seed in range(2):  # the second time the fronts are known
+        b, x = np.random.default_rng(seed).standard_normal(system.size), np.zeros(system.size)
+        solver.prepare(system)
+        report = solver.solve(b, x, tol=1e-12)
+        assert report.converged and report.iterations <= 4
+        expected = np.linalg.solve(whole, b)
+        np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9 * abs(expected).max())
+    with pytest.raises(SetupError, match="not a BodySystem"):
+        solver.prepare(system.bodies)
+
+
+def test_a_rigid_sheet_of_many_points_is_solved_in_two_steps(monkeypatch):
+    """A body with factors of its own: multipliers come right after what they hold."""
+    made = []
+    monkeypatch.setattr(
+        "loki_core.linear_solvers.quasi_definite.SparseFactors",
+        lambda *a, **k: made.append(SparseFactors(*a, **k)) or made[-1],
+    )
+    n = 45
+    x, z = (one.reshape(-1) for one in np.meshgrid(*(np.linspace(0.0, 1.0, n),) * 2))
+    row = np.arange(n * n).reshape(n, n)
+    quads = np.stack((row[:-1, :-1], row[:-1, 1:], row[1:, 1:], row[1:, :-1]), -1).reshape(-1, 4)
+    mesh = lk.Surface.from_faces(np.stack((x, 0.0 * x, z), axis=1), quads)
+    mesh.set_channel("point", "pinned", ((x == 0.0) & ((z == 0.0) | (z == 1.0))).astype(float))
+    setup = lk.SolverSetup(
+        "sheet",
+        lk.GeometryObject(name="S", input="mesh"),
+        lk.MembraneConstraint(mode="compliance", compliance=0.0),
+        lk.GravityForce(),
+        frames_per_second=200,
+    )
+    solver = lk.Solver(setup, {"mesh": mesh})
+    solver.run(3)
+    report = solver.solids.report
+    assert report.solver == "quasi_definite" and report.iterations == 2
+    assert report.residual < 1e-14
+    assert len(made) == 1 and made[0].replaced == 0  # one analysis for all steps
+    # Neither stretch nor shear: strains of second order in the step are left.
+    (action,) = solver.actions["MembraneConstraint"]
+    action.evaluate_only(action.value)
+    assert abs(action.value).max() < 2e-3
+    assert abs(solver.read("S", "position")[:, 1]).max() > 1e-4  # it falls
 
 
 def test_a_schur_complement_that_fails_falls_back():

@@ -15,8 +15,18 @@ from loki_core.errors import FormatError
 from loki_core.kernels.compile_ahead import shares
 from loki_core.kernels.kernel_book import Entry, entries_for, read_book
 from loki_core.kernels.signatures import read_signature, signature_text
+from loki_core.pipeline.solver import Solver
+from loki_vfx.bridges.standalone.gallery import example_names
+from loki_vfx.bridges.standalone.kernel_recording import owners
+from loki_vfx.bridges.standalone.recording_scenes import SCENES
+from loki_vfx.bridges.standalone.scene import read_document
 
 ROOT = Path(__file__).parents[2]
+#: Modules of Behaviors that call no kernels of their own, and why.
+WITHOUT_KERNELS = {
+    "loki_core.operators.domain_boundary": "the kernels of the fluid ask what each side does",
+    "loki_core.operators.particle_expression": "its kernels are made of what a user writes",
+}
 
 
 def test_the_book_names_kernels_and_behaviors_that_are_there():
@@ -27,6 +37,49 @@ def test_the_book_names_kernels_and_behaviors_that_are_there():
     assert len(entries) > 200
     gone = sorted({entry.kernel for entry in entries if entry.find() is None})
     assert not gone, f"write the book anew with `wtloki warm --record`: {gone}"
+
+
+def own_behaviors() -> dict[str, str]:
+    """Loki's Behaviors by name, with their modules."""
+    modules = {name: one.__module__ for name, one in registry().items()}
+    return {name: one for name, one in modules.items() if one.startswith("loki_core.")}
+
+
+def test_every_behavior_is_in_the_book():
+    book, modules = set(read_book()), set(own_behaviors().values())
+    lacking = sorted(modules - book - set(WITHOUT_KERNELS))
+    remedy = "run `wtloki warm --record`, or give a reason in WITHOUT_KERNELS"
+    assert not lacking, f"{remedy}: {', '.join(lacking)}"
+    assert set(WITHOUT_KERNELS) <= modules - book
+
+
+def test_what_is_recorded_has_every_behavior():
+    """At least once, in an example or in a small scene."""
+    files = [ROOT / "examples" / name / f"{name}.loki.json" for name in example_names()]
+    setups = [read_document(file) for file in files] + [build()[0] for build in SCENES.values()]
+    recorded = {type(one).__name__ for setup in setups for _, one in setup.behaviors()}
+    lacking = set(own_behaviors()) - recorded
+    assert not lacking, f"add them to bridges/standalone/recording_scenes.py: {sorted(lacking)}"
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_every_part_of_a_recorded_scene_acts(name):
+    solver = Solver(*SCENES[name]())
+    assert not solver.inactive and not solver.warnings
+    assert all(item.count() > 0 for item in solver.objects.values())
+
+
+@pytest.mark.parametrize(
+    ("scenes", "found"),
+    [
+        ([{"hair", "wind"}, {"hair"}], {"hair"}),
+        ([{"hair", "wind"}], {"hair", "wind"}),  # nothing tells which of them
+        ([{"hair"}, {"hair", "wind"}, {"cloth"}], {"hair", "cloth"}),
+        ([set()], set()),
+    ],
+)
+def test_what_runs_for_all_is_needed_by_who_is_there_whenever_it_runs(scenes, found):
+    assert owners(scenes) == found
 
 
 def test_a_setup_needs_what_its_behaviors_need():

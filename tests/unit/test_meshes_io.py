@@ -81,6 +81,76 @@ def test_a_hand_written_obj_with_comments(tmp_path):
     assert read_mesh(path).triangles().tolist() == [[0, 1, 2]]
 
 
+# -- texture coordinates of OBJ --------------------------------------------------------------------
+
+QUAD = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\n"
+SQUARE = "vt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\n"
+
+
+def obj_of(tmp_path, text):
+    path = tmp_path / "leaf.obj"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "face", ["f 1/1 2/2 3/3 4/4", "f -4/-4 -3/-3/1 3/3/9 -1/4", "f 1/1 2/2 \\"]
+)
+def test_uv_of_an_obj_are_those_of_corners(tmp_path, face):
+    """Counted from the start or backwards, with normals, and over two lines."""
+    rest = "\n 3/3 4/4 # the end" if face.endswith("\\") else ""
+    surface = read_mesh(obj_of(tmp_path, f"# a leaf\n{QUAD}{SQUARE}{face}{rest}\n"))
+    uv = surface.channels["vertex"]["uv"]
+    assert surface.triangles().tolist() == [[0, 1, 2], [0, 2, 3]]
+    np.testing.assert_array_equal(uv, surface.positions[surface.face_vertices][:, :2])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_seam_of_an_obj_keeps_both_sides(tmp_path):
+    """Two quads share an edge, and have two materials and two places in the image."""
+    text = (
+        f"mtllib none.mtl\n{QUAD}v 2 0 0\nv 2 1 0\nusemtl a\n{SQUARE}f 1/1 2/2 3/3 4/4\n"
+        "usemtl b\nvt 0.5 0.25 0\nvt 0.75\nf 2/5 5/6 6/3 3/1\nf 5 6 1\n"
+    )
+    surface = read_mesh(obj_of(tmp_path, text))
+    assert surface.point_count == 6  # none of them twice
+    assert surface.triangles().tolist() == [[0, 1, 2], [0, 2, 3], [1, 4, 5], [1, 5, 2], [4, 5, 0]]
+    first, second, other = np.split(surface.channels["vertex"]["uv"], [6, 12])
+    assert first.tolist() == [[0, 0], [1, 0], [1, 1], [0, 0], [1, 1], [0, 1]]
+    assert second[:4].tolist() == [[0.5, 0.25], [0.75, 0], [1, 1], [0.5, 0.25]]
+    assert second[4:].tolist() == [[1, 1], [0, 0]] and not other.any()
+    points = read_points(tmp_path / "leaf.obj")
+    np.testing.assert_array_equal(points.positions, surface.positions)
+
+
+def test_an_obj_that_uses_no_uv_has_none(tmp_path):
+    surface = read_mesh(obj_of(tmp_path, f"{QUAD}{SQUARE}f 1 2 3 4\n"))
+    assert surface.channel_names() == {} and surface.primitive_count == 2
+
+
+@pytest.mark.parametrize("line", ["vt", "vt a b", "vt 0.5 nan", "vt 0,5 0,5"])
+def test_a_broken_vt_is_named_with_its_line(tmp_path, line):
+    path = obj_of(tmp_path, f"# a leaf\n{QUAD}vt 0 0\n{line}\nf 1/1 2/2 3/1\n")
+    with pytest.raises(InputError, match=f'leaf.obj, line 7: "{line}" is no texture coordinate'):
+        read_mesh(path)
+
+
+@pytest.mark.parametrize(
+    ("face", "words"),
+    [
+        ("1/1 2/2 9/3", 'a face names a vertex that is not there: "9/3"; 4 are above it'),
+        ("1/1 2/2 3/5", 'a face names a texture coordinate that is not there: "3/5"; 4 are above'),
+        ("0/1 2/2 3/3", 'a face names a vertex that is not there: "0/1"'),
+        ("x 2/2 3/3", 'a face names a vertex that is not there: "x"'),
+    ],
+)
+def test_a_broken_face_is_named_with_its_line(tmp_path, face, words):
+    path = obj_of(tmp_path, f"{QUAD}{SQUARE}f {face}\n")
+    with pytest.raises(FormatError, match=f"leaf.obj, line 9: {words}"):
+        read_mesh(path)
+
+
 @pytest.mark.parametrize(
     ("name", "content"),
     [

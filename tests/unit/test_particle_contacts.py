@@ -24,8 +24,9 @@ def plank(angle=0.0, shift=(0.0, 0.0, 0.0)):
 
 
 def solver_of(
-    points, collider, *, objects=(), group=(), inputs=None, velocity=None, newton=1, **more
-):
+    points, collider, *, objects=(), group=(), inputs=None, velocity=None, newton=1, rough=None,
+    **more,
+):  # fmt: skip
     """Particles, a collider and gravity; more are options of the Constraint and of the Setup."""
     names = ("friction_coefficient", "thickness", "restitution")
     options = {name: more.pop(name) for name in names if name in more}
@@ -39,7 +40,7 @@ def solver_of(
             "Dust",
             lk.ParticleObject(input="points", radius=RADIUS),
             lk.GravityForce(),
-            lk.Collider(input="solid"),
+            lk.Collider(input="solid", friction=rough),
             lk.CollisionConstraint(**options),
             *group,
         ),
@@ -101,6 +102,46 @@ def test_particles_slide_with_coulombs_acceleration(mu, newton, substeps):
     after = solver.read(PATH, "velocity") @ along
     expected = GRAVITY * (np.sin(angle) - mu * np.cos(angle))
     np.testing.assert_allclose((after - before) / (6.0 / 24.0), expected, rtol=0.01)
+
+
+@pytest.mark.parametrize("rough", [None, 0.0, 0.4, "painted"])
+@pytest.mark.parametrize("droplets", [False, True])
+def test_the_friction_of_a_collider_is_used_before_that_of_the_constraint(rough, droplets):
+    angle, z = np.radians(35.0), np.array([-0.6, 0.0, 0.6])
+    along, up = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0]])
+    slope, mu = plank(angle), {None: 0.2, "painted": 0.4 + 0.3 * z}.get(rough, rough)
+    if rough == "painted":
+        slope.set_channel("point", "friction", 0.4 + 0.3 * slope.positions[:, 2])
+    solver = solver_of(
+        -0.3 * along + RADIUS * up + z[:, None] * [0.0, 0.0, 1.0], slope, substeps=2,
+        friction_coefficient=0.2, rough=0.9 if rough == "painted" else rough,
+        group=(lk.BinaryDropletCollisions(max_satellites=0),) if droplets else (),
+    )  # fmt: skip
+    solver.run(4)
+    before = solver.read(PATH, "velocity") @ along
+    solver.run(6)
+    found = (solver.read(PATH, "velocity") @ along - before) / (6.0 / 24.0)
+    np.testing.assert_allclose(found, GRAVITY * (np.sin(angle) - mu * np.cos(angle)), rtol=0.01)
+
+
+def test_each_contact_has_the_friction_of_its_own_collider():
+    angle = np.radians(35.0)
+    along, up = np.array([[np.cos(angle), -np.sin(angle), 0], [np.sin(angle), np.cos(angle), 0]])
+    solver = solver_of(
+        -0.3 * along + RADIUS * up + np.array([[0.0, 0.0, z] for z in (0.0, 2.0, 4.0)]),
+        plank(angle), friction_coefficient=0.3, rough=0.1,
+        group=(lk.Collider(input="next"), lk.Collider(input="last", friction=0.5)),
+        inputs={
+            "next": plank(angle, shift=(0.0, 0.0, 2.0)),
+            "last": plank(angle, shift=(0.0, 0.0, 4.0)),
+        },
+    )  # fmt: skip
+    solver.run(4)
+    before = solver.read(PATH, "velocity") @ along
+    solver.run(6)
+    found = (solver.read(PATH, "velocity") @ along - before) / (6.0 / 24.0)
+    expected = GRAVITY * (np.sin(angle) - np.array([0.1, 0.3, 0.5]) * np.cos(angle))
+    np.testing.assert_allclose(found, expected, rtol=0.01)
 
 
 def test_a_thrown_particle_comes_to_rest_where_friction_stops_it():

@@ -222,3 +222,26 @@ def test_check_says_what_passes_through_colliders(kind):
         assert one.severity == "warning" and one.place == "scene/Dust/Grains"
         assert kind in one.message and "scene/Dust/Rock" in one.message
         assert "CollisionConstraint" in one.message
+
+
+@pytest.mark.parametrize("kind", ["strands", "bodies", "constrained", "free", "apart"])
+def test_check_says_what_solids_pass_through_colliders(kind):
+    """Strands and sheets have no other contacts than those of a Collision Constraint."""
+    solid = lk.CurvesObject(name="Solid", input="solid")
+    stream = lk.Curves(np.array([[0.0, 0.1, 0.0], [0.0, 0.2, 0.0], [0.0, 0.3, 0.0]]), [0, 3])
+    if kind == "bodies":
+        corners = [[0.0, 0.1, 0.0], [0.1, 0.1, 0.0], [0.1, 0.1, 0.1], [0.0, 0.1, 0.1]]
+        stream = lk.Surface.from_faces(corners, [[0, 1, 2, 3]])
+        solid = lk.GeometryObject(name="Solid", input="solid")
+    collision = lk.CollisionConstraint(enabled=kind == "constrained")
+    rock = lk.Collider(name="Rock", input="rock", enabled=kind != "free")
+    group = (collision,) if kind == "apart" else (rock, collision)
+    smoke = lk.Group("Smoke", lk.VolumeObject(voxel_size=0.05), *(rock,) * (kind == "apart"))
+    setup = lk.SolverSetup("scene", lk.Group("Hair", solid, *group), smoke)
+    found = check_scene(Scene(setup, {"solid": stream, "rock": plank()}), frames=2)
+    said = [one for one in found if "pass through" in one.message]
+    assert len(said) == (kind in ("strands", "bodies"))
+    for one in said:
+        assert one.severity == "warning" and one.place == "scene/Hair/Solid"
+        assert f"its {kind} pass through scene/Hair/Rock" in one.message
+        assert "CollisionConstraint" in one.message

@@ -1,8 +1,8 @@
 """Green's strain of sheets, by triangle: from deformation gradients F = (F_u, F_v), [3, 2].
 
-    C = ((F_u.F_u - 1) / 2, (F_v.F_v - 1) / 2, F_u.F_v)
-    dC_0 = F_u.dF_u,    dC_1 = F_v.dF_v,    dC_2 = F_u.dF_v + F_v.dF_u
-    sum_m T_m d2C_m/dx_k dx_l = (g_k^T s g_l) I,     s = ((T_0, T_2), (T_2, T_1))
+C = ((F_u.F_u - 1) / 2, (F_v.F_v - 1) / 2, F_u.F_v)
+dC_0 = F_u.dF_u,    dC_1 = F_v.dF_v,    dC_2 = F_u.dF_v + F_v.dF_u
+sum_m T_m d2C_m/dx_k dx_l = (g_k^T s g_l) I,     s = ((T_0, T_2), (T_2, T_1))
 """
 
 from __future__ import annotations

@@ -233,8 +233,14 @@ class Triangles(Bodies, Protocol):
             by_place: Without these.
         """
 
+    def triangle_volumes(self) -> Float:
+        """Area at rest times thickness of each [m^3]."""
+
     def triangle_areas(self) -> Float:
         """Of each at rest [m^2]."""
+
+    def triangle_reads(self) -> tuple[str, ...]:
+        """What elements, areas and volumes are made of, as Tasks declare it."""
 
     def own(self, name: str) -> Float:
         """One of its own parameters for every vertex, such as its thickness."""

@@ -102,6 +102,23 @@ class BodyCollider(Operator[SolvedPoints]):
         """Which positions [n, 3] relative to the domain's origin are in the solid."""
         return self._local().covers(position)
 
+    def friction_at(self, otherwise: Float, *places: Float) -> Float:
+        """Coulomb's coefficient of the surface at some places, [n].
+
+        Args:
+            otherwise: Of who meets it, where the Collider has none of its own, [n].
+            places: Where they may meet it [n, 3] m, relative to the domain's origin. Of several
+                that are near the surface the last counts.
+        """
+        given = self.settings.friction
+        rough = otherwise.copy() if given is None else np.full(len(otherwise), float(given))
+        if FRICTION in self.field.channels:
+            for position in places:
+                found = self.field.sample(position)
+                is_near = found.primitive >= 0
+                rough[is_near] = np.maximum(found.channels[FRICTION][is_near, 0], 0.0)
+        return rough
+
     def _local(self) -> _LocalField:
         if self._mesh is None:
             scope = replace(self._scope, domain=alone(self.target.scope.domain))
@@ -209,11 +226,9 @@ class _LocalField(ColliderField):
         return self.box
 
     def _channel_names(self) -> tuple[str, ...]:
-        """Fluids ask how rough the surface is."""
+        """Whoever meets the surface asks how rough it is."""
         names = super()._channel_names()
-        rough = f"{FRICTION}?"
-        is_fluid = any(item.fluid is not None for item in self.targets)
-        return (*names, rough) if is_fluid and FRICTION not in names else names
+        return names if FRICTION in names else (*names, f"{FRICTION}?")
 
     def take_mesh(self, frame: int) -> None:
         self._take_stream(frame)

@@ -108,11 +108,12 @@ class Collider(Behavior, kind="operator"):
     channels: tuple[str, ...] = parameter(
         (), doc='Painted channels that the field carries; "Cd?" where the mesh has one.'
     )
-    friction: float = parameter(
-        0.0,
+    friction: float | None = parameter(
+        None,
         minimum=0.0,
-        doc="Coulomb's coefficient for particle fluids; a painted point, vertex or primitive "
-        'channel "friction" is used instead. Solids have theirs in the Collision Constraint.',
+        doc="Coulomb's coefficient; a painted point, vertex or primitive channel of this name is "
+        "used instead. None is the Collision Constraint's for solids, particles and droplets, and "
+        "0 for particle fluids; grids have slip instead.",
     )
     velocity_scale: float = parameter(
         1.0, doc="Factor on the velocity that the solid hands on; its motion stays as it is."

@@ -242,7 +242,7 @@ def _velocity(one: BodyCollider, packed: Array, near: NDArray[np.int32]) -> Arra
 
 def _roughness(one: BodyCollider, packed: Array, near: NDArray[np.int32]) -> Array:
     """Coulomb's coefficient of a Collider's surface, [n]."""
-    rough = np.full((len(near), 1), float(one.settings.friction))
+    rough = np.full((len(near), 1), float(one.settings.friction or 0.0))
     if FRICTION in one.field.channels:
         _sample(one, FRICTION, packed, near, rough)
     return np.ascontiguousarray(rough[:, 0])

@@ -199,6 +199,15 @@ class Geometry(Solid, Edges, Triangles):
         area: Float = np.linalg.norm(np.cross(x[:, 1] - x[:, 0], x[:, 2] - x[:, 0]), axis=1)
         return 0.5 * area
 
+    def triangle_volumes(self) -> Float:
+        """Area at rest times the mean thickness of the corners, of each triangle [m^3]."""
+        thickness: Float = self.own("thickness")[self.triangles].mean(axis=1)
+        return self.triangle_areas() * thickness
+
+    def triangle_reads(self) -> tuple[str, ...]:
+        """Places at rest, and the thickness where it is painted."""
+        return ("particles.rest_position", *self.painted("thickness"))
+
     def triangle_elements(self, *, by_place: bool = False) -> Elements:
         """All triangles; the first direction of the material is along the first edge."""
         triangles = self.triangles

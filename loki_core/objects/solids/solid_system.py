@@ -22,7 +22,7 @@ from loki_core.errors import DivergenceError
 from loki_core.kernels.algebra.skyline import envelope_of, factor_bodies
 from loki_core.kernels.solids.constraint_assembly import close_fixed, widen_envelope
 from loki_core.linear_solvers.body_system import BodySystem
-from loki_core.linear_solvers.choice import choose_solver, solve_with_fallback
+from loki_core.linear_solvers.choice import Solver, choose_solver, solve_with_fallback
 from loki_core.linear_solvers.direct import SIZE_LIMIT
 from loki_core.linear_solvers.multiplier_system import MultiplierSystem
 from loki_core.linear_solvers.sparse_bodies import SparseBodies, is_large
@@ -76,6 +76,8 @@ class SolidSystem(TaskOwner):
         self._pattern: Any = None
         self._changing: list[int] = []
         self._large: list[Joinable] = []
+        self._soft_solver: Solver | None = None  # of multipliers: it knows their pattern
+        self._soft_for = -1  # version that it was chosen for
         self.relative_change = 0.0
         self.is_rounding = False  # whether the last correction was
         self.is_exact = False
@@ -404,9 +406,11 @@ class SolidSystem(TaskOwner):
         system = MultiplierSystem(self.linear, blocks, self.fixed)
         parts = [one.soft.wanted(block) for one, block in zip(soft, blocks, strict=True)]
         found = np.zeros(system.size)
+        if self._soft_solver is None or self._soft_for != self.version:
+            self._soft_solver, self._soft_for = choose_solver(system), self.version
         report = solve_with_fallback(
-            system, np.concatenate((self.rhs, *parts)), found, tol=TOLERANCE,
-            max_iterations=PATIENCE,
+            system, np.concatenate((self.rhs, *parts)), found, again=self._soft_solver,
+            tol=TOLERANCE, max_iterations=PATIENCE,
         )  # fmt: skip
         if step.frame != self._frame:
             self._frame, self._told = step.frame, False

@@ -83,7 +83,7 @@ class Strands:
             stream.offsets, self.offsets
         ):
             raise InputError(
-                f"{label} has {stream.primitive_count} curves of {stream.point_count} points now, "
-                f"and {self.primitive_count} of {self.point_count} at the start; their number may "
-                "not change"
+                f"{label} has {counted(stream.primitive_count, 'curve')} of "
+                f"{counted(stream.point_count, 'point')} now, and {self.words} at the start; "
+                "their number may not change"
             )
