@@ -24,7 +24,7 @@ from loki_core.units import convert, format_number, parse_quantity, parse_unit, 
 from loki_core.wording import counted, plural
 
 Varies = Literal["no", "object", "primitive", "vertex"]
-ParameterKind = Literal["stream", "object_reference", "expression", "channel"]
+ParameterKind = Literal["stream", "object_reference", "stream_or_object", "expression", "channel"]
 
 MAX_STRING = 4096  # characters of a plain string value
 MAX_EXPRESSION = 65_536  # characters of a value of kind "expression"

@@ -338,20 +338,28 @@ class SolverSetup(Group):
 
     def idle_streams(self, given: Iterable[str]) -> list[str]:
         """Return the names of given streams that no enabled Behavior asks for."""
-        wanted = {stream.name for stream in self.streams()}
-        for _, behavior in self.behaviors():  # some name a stream or an Object
-            wanted |= {value for value in behavior.values().values() if isinstance(value, str)}
-        return sorted(set(given) - wanted)
+        return sorted(set(given) - {stream.name for stream in self.streams()})
 
     def _references(
         self, kind: str, behaviors: Iterable[tuple[str, Behavior]]
     ) -> Iterator[tuple[str, str, str]]:
+        kinds = (kind, "stream_or_object") if kind == "stream" else (kind,)
         for path, behavior in behaviors:
             for name, declared in behavior.parameters().items():
                 value = getattr(behavior, name)
-                if declared.kind == kind and value:
-                    for item in (value,) if isinstance(value, str) else value:
+                if declared.kind not in kinds or not value:
+                    continue
+                for item in (value,) if isinstance(value, str) else value:
+                    if declared.kind == kind or not self._names_objects(item):
                         yield item, path, name
+
+    def _names_objects(self, text: str) -> bool:
+        """Whether a text is the path of an Object, or of a Group that has some, enabled or not."""
+        return any(
+            one.path == text or one.path.startswith(f"{text}/")
+            for one in self.walk()
+            if isinstance(one.node, Behavior) and one.node.kind == "object"
+        )
 
     def resolve_object(self, reference: str, *, place: str = "") -> str:
         """Return the path of the Object that a text names: its path, or its Group's.

@@ -67,10 +67,14 @@ class AttachmentConstraint(ConstraintBehavior):
     """Attach points of one Object to another, or to host geometry."""
 
     source: str | None = parameter(
-        None, doc="Object whose points are attached, by path; or an input stream."
+        None,
+        kind="stream_or_object",
+        doc="Object whose points are attached, by path; or an input stream.",
     )
     target: str | None = parameter(
-        None, doc="Object they are attached to, by path; or an input stream, which may move."
+        None,
+        kind="stream_or_object",
+        doc="Object they are attached to, by path; or an input stream, which may move.",
     )
     emission: str = parameter(
         "closest",

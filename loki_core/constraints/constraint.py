@@ -299,7 +299,8 @@ class Constraint(EnergyAction[SolidTarget]):
         if holder is not None and holder is not self.target.data.get(self.place):
             names = [name for name, one in self.target.data.items() if one is holder]
             raise SetupError(
-                f'{type(self).__name__}.place = "{self.place}", but its elements are rows of {names}'
+                f'{type(self).__name__}.place = "{self.place}", but its elements are rows of '
+                f"{names}"
             )
         n, m, d = self.elements.count, self.components, self.elements.dofs.shape[1]
         self.value, self.start = np.zeros((n, m)), np.zeros((n, m))

@@ -313,8 +313,13 @@ class Solver:
             path, objects, self.inputs, self.domain, self.settings, self.objects, self._system,
             self._absent,
         )  # fmt: skip
+        # What might be an Object's name as well is for the Behavior to miss.
+        kinds = behavior.parameters()
         missing = [
-            s.name for s in self.setup.streams() if s.path == path and s.name not in self.inputs
+            one.name
+            for one in self.setup.streams()
+            if one.path == path and one.name not in self.inputs
+            if kinds[one.parameter].kind == "stream"
         ]
         if missing:
             self.inactive.append(Inactive(path, f'there is no input stream "{missing[0]}"'))

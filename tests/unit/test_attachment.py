@@ -644,3 +644,16 @@ def test_an_attachment_to_what_is_turned_off_is_inactive():
         inputs = {"one": strands(line((0, 0, 0))), "two": strands(line((0, 0.1, 0)))}
         solver = lk.Solver(setup, inputs)
         assert [one.path for one in solver.inactive] == ["AttachmentConstraint"]
+
+
+def test_a_target_that_is_a_stream_is_one_of_the_setups_inputs():
+    setup = lk.SolverSetup(
+        "held",
+        lk.Group("Hair", lk.CurvesObject(name="Strands", input="hair")),
+        lk.AttachmentConstraint(source="Hair", target="scalp", range=0.1),
+        lk.AttachmentConstraint(name="Own", source="Hair", target="Hair/Strands", range=0.1),
+    )
+    assert {one.name for one in setup.streams()} == {"hair", "scalp"}
+    assert setup.idle_streams(["hair", "scalp", "skin"]) == ["skin"]
+    with pytest.raises(SetupError, match='target = "scalp" is neither an Object nor an input'):
+        lk.Solver(setup, {"hair": lk.Curves(np.eye(3), [0, 3])})

@@ -86,7 +86,9 @@ class VolumeObject(Behavior, kind="object"):
         doc="Buckets only where something is, or in the whole domain box.",
     )
     around: str | None = parameter(
-        None, doc="Input stream or Object that Buckets are always kept around."
+        None,
+        kind="stream_or_object",
+        doc="Input stream or Object that Buckets are always kept around.",
     )
     padding: int = parameter(
         16,
