@@ -117,6 +117,7 @@ class Constraint(EnergyAction[SolidTarget]):
     k_step: int
     soft: Compliance
     mix: Float | None = None
+    _matrix_room: Float | None = None
 
     # -- the author's part -----------------------------------------------------------------
 
@@ -351,11 +352,17 @@ class Constraint(EnergyAction[SolidTarget]):
             )  # fmt: skip
 
     def _second_of(self, tension: Float, *, definite: bool) -> Float:
-        """What `second` writes for the tensions of L^T C."""
-        n, d = self.elements.dofs.shape
-        matrices = np.zeros((n, d, d))
+        """What `second` writes for the tensions of L^T C, in a room that is used again."""
+        matrices = self._room_for_matrices()
         self.second(self.pulled(tension), matrices, definite=definite)
         return matrices
+
+    def _room_for_matrices(self) -> Float:
+        """Element matrices [n, d, d] to be written; large ones are not made anew in each step."""
+        n, d = self.elements.dofs.shape
+        if self._matrix_room is None or self._matrix_room.shape != (n, d, d):
+            self._matrix_room = np.zeros((n, d, d))
+        return self._matrix_room
 
     def scatter_second(self) -> None:
         """Add T . d2C/dx2 to the system's `second`, as far as the matrix is without it.
@@ -363,7 +370,7 @@ class Constraint(EnergyAction[SolidTarget]):
         Of a length that is what compression does; override where there is more.
         """
         system, elements, tension = self.target.system, self.elements, self.solved_tension()
-        missing = self._second_of(tension, definite=False)
+        missing = self._second_of(tension, definite=False).copy()
         missing -= self._second_of(tension, definite=True)
         scatter_matrices(
             elements.runs, elements.dofs, missing, system.fixed, system.row, system.second
@@ -371,12 +378,14 @@ class Constraint(EnergyAction[SolidTarget]):
 
     def _scatter_by_place(self, coupled: CoupledElements | Remainder) -> None:
         """The same where places of the matrix know their elements, of large bodies."""
-        n, d = self.elements.dofs.shape
-        forces, matrices = np.empty((n, d)), np.zeros((n, d, d))
+        forces = np.empty(self.elements.dofs.shape)
         element_forces(self.gradient, self.tension, forces)
-        add_element_stiffness(self.gradient, self.slope, matrices)
         if self.has_hessian:
-            matrices += self._second_of(self.solved_tension(), definite=True)
+            matrices = self._second_of(self.solved_tension(), definite=True)
+        else:
+            matrices = self._room_for_matrices()
+            matrices[:] = 0.0
+        add_element_stiffness(self.gradient, self.slope, matrices)
         if self.curved:
             self.curvature(self.diagonal)
             matrices[:, self.curved, self.curved] += np.maximum(self.diagonal, 0.0)

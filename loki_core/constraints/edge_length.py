@@ -72,8 +72,7 @@ class EdgeLength(Constraint[EdgeTarget]):
 
     def second(self, tension: Float, matrices: Float, *, definite: bool) -> None:
         """That of a length, which is semi-definite under tension."""
-        length_hessians(self.gradient, self.length, matrices)
-        matrices *= np.maximum(tension, 0.0)[:, :, None] if definite else tension[:, :, None]
+        length_hessians(self.gradient, self.length, tension, int(definite), matrices)
 
     def least_rest(self) -> Float:
         """No edge may shrink to nothing."""

@@ -159,9 +159,9 @@ def _order(system: AnySystem, name: str) -> list[str]:
 
 
 def _has_rigid_modes(system: SparseSystem) -> bool:
-    """Whether more modes are small than the components of a block, so motions turn as well."""
+    """Whether what the matrix makes small are the motions and turns of a body, not components."""
     modes = system.near_null_space
-    return modes is not None and len(modes) > system.block_size > 1
+    return modes is not None and len(modes) == 6 and system.block_size > 1
 
 
 def _order_with_multipliers(system: MultiplierSystem, name: str) -> list[str]:

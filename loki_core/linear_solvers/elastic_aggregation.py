@@ -35,6 +35,7 @@ class ElasticAggregation(ConjugateGradient):
             system's `near_null_space` holds the modes where nothing is given.
 
     Attributes:
+        coordinates: As given; where a body moves, take new ones before `prepare`.
         hierarchy: The levels, of this rank's rows.
     """
 
@@ -63,17 +64,19 @@ class ElasticAggregation(ConjugateGradient):
         if reuse not in (None, "pattern", "values"):
             raise SetupError(f'reuse = "{reuse}" is not known; known: None, "pattern", "values"')
         super().prepare(system)
-        before = self.hierarchy
-        if reuse == "values" and before is not None and before.size == system.size:
+        if reuse is None:
+            self.hierarchy = None  # frees its memory
+        is_other = self.hierarchy is None or self.hierarchy.size != system.size
+        if reuse == "values" and not self.system.comm.any(is_other):
             return
         error = None
         try:
-            self._make(system, before if reuse == "pattern" else None)
+            self._make(system)
         except LokiError as failure:
             self.hierarchy, error = None, failure
         self.system.comm.raise_together(error)
 
-    def _make(self, system: System, before: ElasticHierarchy | None) -> None:
+    def _make(self, system: System) -> None:
         """Make this rank's levels, on the aggregates of those before where these fit."""
         widths = self._widths
         if widths is None:
@@ -86,15 +89,13 @@ class ElasticAggregation(ConjugateGradient):
         indptr, indices, data = system.csr()
         graph = neighbours(indptr, indices, widths)
         modes = None if self.coordinates is not None else self._modes(system)
-        fits = before is not None and all(map(np.array_equal, before.graph, graph))
-        if before is None or not fits:
-            self.hierarchy = None  # frees the memory of the one before
+        if self.hierarchy is not None and self.hierarchy.fits(graph, widths):
+            self.hierarchy.take_modes(coordinates=self.coordinates, modes=modes)
+        else:
+            self.hierarchy = None
             self.hierarchy = ElasticHierarchy(
                 *graph, widths=widths, coordinates=self.coordinates, modes=modes
             )
-        else:
-            before.take_modes(coordinates=self.coordinates, modes=modes)
-        assert self.hierarchy is not None
         self.hierarchy.factor(indptr, indices, data)
 
     def _modes(self, system: System) -> Array | None:

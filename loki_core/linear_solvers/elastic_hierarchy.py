@@ -101,6 +101,10 @@ class ElasticHierarchy:
         table = self._modes[:-SPARE].reshape(-1, MODES)
         table[np.arange(self.size) + shift[self._vertex_of], : modes.shape[1]] = modes
 
+    def fits(self, graph: Pattern, widths: Array) -> bool:
+        """Whether these are the neighbours, as `neighbours` finds them, and the widths."""
+        return all(map(np.array_equal, (*self.graph, np.diff(self._begin)), (*graph, widths)))
+
     @property
     def nbytes(self) -> int:
         """Memory held."""

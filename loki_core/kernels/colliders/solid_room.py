@@ -6,6 +6,11 @@ by the midpoint rule over small cubes, POINTS along the edge of a voxel. The dis
 trilinear between nodes, the corners of voxels; a cube that the surface passes is open in part. It
 is what particles of a full liquid would fill, so where a wall takes a part of the weights the
 filled part of the rest stays the same.
+
+Particles fill it to their spacing d alone: the last of them are anywhere within d of the surface,
+so the part that they fill is unsure by what the surface sweeps when it moves by d / 2,
+
+    d / 2  integral of w(x - x_c) over the surface / room
 """
 
 from __future__ import annotations
@@ -22,23 +27,26 @@ FAR = 8.0  # voxels: the distance of nodes that no solid is near
 
 @parallel_kernel
 def measure_room_near_solids(
-    node_distance, coords, neighbours, lower, upper, sides, smallest, out
+    node_distance, coords, neighbours, lower, upper, sides, smallest, spacing, out, unsure
 ):  # fmt: skip
     """Write the room about cells which solids are near to out; others are left as they are.
 
+    And by how much the filled part of it is unsure.
+
     Args: node_distance [b, 1, r, r, r], at the lower corner of voxels, in voxels, with ghosts
     and corners; lower, upper float64 [3] of the box in voxels, sides int [6];
-    smallest room; out [local, 1, r, r, r].
+    smallest room; spacing of particles in voxels; out, unsure [local, 1, r, r, r].
     """
     for b in prange(neighbours.shape[0]):
         room_near_solids_of_bucket(
-            np.int64(b), node_distance, coords, neighbours, lower, upper, sides, smallest, out
+            np.int64(b), node_distance, coords, neighbours, lower, upper, sides, smallest, spacing,
+            out, unsure,
         )  # fmt: skip
 
 
 @device
 def room_near_solids_of_bucket(
-    b, node_distance, coords, neighbours, lower, upper, sides, smallest, out
+    b, node_distance, coords, neighbours, lower, upper, sides, smallest, spacing, out, unsure
 ):  # fmt: skip
     r = out.shape[2]
     nodes = np.empty((r + 3, r + 3, r + 3))  # from one before the first
@@ -58,8 +66,10 @@ def room_near_solids_of_bucket(
             for k in range(r):
                 if is_cut(nodes, i, j, k):
                     first = (coords[b, 0] * r, coords[b, 1] * r, coords[b, 2] * r)
-                    room = room_of_cell(nodes, i, j, k, first, lower, upper, sides)
-                    out[b, 0, i, j, k] = max(room, smallest)
+                    room, surface = room_of_cell(nodes, i, j, k, first, lower, upper, sides)
+                    room = max(room, smallest)
+                    out[b, 0, i, j, k] = room
+                    unsure[b, 0, i, j, k] = 0.5 * spacing * surface / room
 
 
 @device
@@ -103,8 +113,11 @@ def is_cut(nodes, i, j, k):
 
 @device
 def room_of_cell(nodes, i, j, k, first, lower, upper, sides):
-    """Integrate over one cell's weights; `first` is the Bucket's first voxel."""
-    total = 0.0
+    """Integrate one cell's weights over open space and over the solid's surface.
+
+    `first` is the Bucket's first voxel.
+    """
+    total, surface = 0.0, 0.0
     for p in range(2 * POINTS):
         x = (p + 0.5) / POINTS - 1.0  # from the cell's centre
         wx = (1.0 - abs(x)) / POINTS
@@ -120,9 +133,11 @@ def room_of_cell(nodes, i, j, k, first, lower, upper, sides):
                 if is_beyond(first[2] + k + 0.5 + z, 2, lower, upper, sides):
                     continue
                 wz = (1.0 - abs(z)) / POINTS
-                d = distance_at(nodes, i + 1.5 + x, j + 1.5 + y, k + 1.5 + z)
-                total += wx * wy * wz * min(max(0.5 + POINTS * d, 0.0), 1.0)
-    return total
+                part = 0.5 + POINTS * distance_at(nodes, i + 1.5 + x, j + 1.5 + y, k + 1.5 + z)
+                total += wx * wy * wz * min(max(part, 0.0), 1.0)
+                if 0.0 < part < 1.0:
+                    surface += POINTS * wx * wy * wz
+    return total, surface
 
 
 @device

@@ -11,10 +11,13 @@ between them is moved 1 / theta as much by a difference of pressure (Gibou et al
 al. 2003), which is second order.
 
 Beside walls and solids a part of the weights' reach holds no liquid, so f is taken of the room that
-there is. Where a solid leaves little of a cell open, few particles tell whether it is full. Such a
-cut cell has the depth that two cells in a row beside it tell, where the surface passes these; else
-it is liquid beside liquid, unless air is beside it, too. Otherwise each gap among a few particles
-would be a hole, into which the water around shoots.
+there is. But particles end anywhere within their spacing of a solid, so there f is unsure
+(kernels/colliders/solid_room), and a surface that lies where f says is not level beside a wall.
+So cells whose weights a solid cuts have the depth that two cells in a row beside them tell, where
+the surface passes these: whole cells only as far as their own particles may be wrong. Of a cut cell
+that a solid leaves little of, few particles tell anything: it has that depth, or else is liquid
+beside liquid, unless air is beside it, too. Otherwise each gap among a few particles would be a
+hole, into which the water around shoots.
 """
 
 from __future__ import annotations
@@ -37,6 +40,12 @@ LEAST_FILLED = 1.0 - 0.5 * (1.0 - LEAST_DEPTH) ** 2
 LEAST_WHOLE = 0.95
 #: Depth in voxels up to which the surface passes a cell, for sure.
 SURE_DEPTH = 0.9
+#: Who tells how full a cell is: nobody yet, particles that may be wrong, particles for sure, or the
+#: cells beside it.
+UNTOLD, TOLD, SURE, JUDGED = 0, 1, 2, 3
+#: Part that is corrected in a substep of an error no larger than particles beside a solid are
+#: unsure: so slowly that it makes no waves, and that no volume is lost for long.
+UNSURE_PART = 0.05
 #: Filled part below which a cell that is open by more than this holds nothing.
 DRY = 0.1
 
@@ -181,25 +190,39 @@ def classify_liquid(space, room, filled, kind):
 
 
 @parallel_kernel
-def judge_cut_cells(
-    kind, space, open_part, told, fraction, neighbours, filled, new_kind, new_told
-):  # fmt: skip
-    """Find kinds of cut cells of local Buckets by the cells beside them.
+def mark_told(open_part, unsure, told):
+    """Write what is known of how full cells are by their particles alone, flat arrays."""
+    for n in prange(told.shape[0]):
+        told[n] = UNTOLD
+        if open_part[n] > LEAST_WHOLE:
+            told[n] = TOLD if unsure[n] > 0.0 else SURE
 
-    Args: kind, told, which is 1 where particles, or cells beside, have told how full a cell is,
-    fraction of faces, and filled: with ghosts, two layers; space and open_part, local. new_kind and
-    new_told, local: filled. What cells that are judged have filled becomes what suits them.
+
+@parallel_kernel
+def judge_cut_cells(
+    kind, space, open_part, unsure, told, fraction, neighbours, judged, fills, filled, new_kind,
+    new_told,
+):  # fmt: skip
+    """Find kinds of cells of local Buckets whose weights solids cut by the cells beside them.
+
+    The cells that are judged are never the ones that tell, so their order does not matter.
+
+    Args: kind, told, fraction of faces, and filled: with ghosts, two layers; space, open_part and
+    unsure, local; judged: TOLD for whole cells, UNTOLD for cut ones; fills: 1 where these become
+    liquid beside liquid if no line tells. new_kind and new_told, local: filled. What cells that are
+    judged have filled becomes what suits them.
     """
     for b in prange(neighbours.shape[0]):
         judge_bucket(
-            np.int64(b), kind, space, open_part, told, fraction, neighbours, filled, new_kind,
-            new_told,
+            np.int64(b), kind, space, open_part, unsure, told, fraction, neighbours, judged, fills,
+            filled, new_kind, new_told,
         )  # fmt: skip
 
 
 @device
 def judge_bucket(
-    b, kind, space, open_part, told, fraction, neighbours, filled, new_kind, new_told
+    b, kind, space, open_part, unsure, told, fraction, neighbours, judged, fills, filled, new_kind,
+    new_told,
 ):  # fmt: skip
     r = kind.shape[2]
     for i in range(r):
@@ -208,10 +231,11 @@ def judge_bucket(
                 here = kind[b, 0, i, j, k]
                 new_kind[b, 0, i, j, k] = here
                 new_told[b, 0, i, j, k] = told[b, 0, i, j, k]
-                if space[b, 0, i, j, k] != FLUID or told[b, 0, i, j, k] == 1:
+                if space[b, 0, i, j, k] != FLUID or told[b, 0, i, j, k] != judged:
                     continue
                 in_liquid, in_air = False, False
-                total, count = 0.0, 0
+                total, count = 0.0, 0  # of lines of which particles are sure
+                other_total, other_count = 0.0, 0
                 for side in range(6):
                     a, step = side // 2, 2 * (side % 2) - 1
                     other, ni, nj, nk = beside(neighbours, b, r, a, step, i, j, k)
@@ -225,7 +249,7 @@ def judge_bucket(
                         continue
                     there = kind[other, 0, ni, nj, nk]
                     in_liquid |= there == FLUID
-                    if there == SOLID or told[other, 0, ni, nj, nk] == 0:
+                    if there == SOLID or told[other, 0, ni, nj, nk] == UNTOLD:
                         continue
                     in_air |= there == AMBIENT
                     # Along a line the depth is linear, where it is neither cut off nor cut.
@@ -235,22 +259,34 @@ def judge_bucket(
                     far, mi, mj, mk = voxel_at(neighbours, b, r, x, y, z)
                     if far < 0 or kind[far, 0, mi, mj, mk] == SOLID:
                         continue
-                    if told[far, 0, mi, mj, mk] == 0:
+                    if told[far, 0, mi, mj, mk] == UNTOLD:
                         continue
                     first = depth_of(filled[other, 0, ni, nj, nk])
                     second = depth_of(filled[far, 0, mi, mj, mk])
-                    if max(abs(first), abs(second)) < SURE_DEPTH:
+                    if max(abs(first), abs(second)) >= SURE_DEPTH:
+                        continue
+                    if told[other, 0, ni, nj, nk] == SURE and told[far, 0, mi, mj, mk] == SURE:
                         total += 2.0 * first - second
                         count += 1
+                    else:
+                        other_total += 2.0 * first - second
+                        other_count += 1
+                if count == 0 and judged == UNTOLD:
+                    total, count = other_total, other_count
                 # What is open of a cell may be above the surface, though its middle is not.
                 is_dry = filled[b, 0, i, j, k] < DRY and open_part[b, 0, i, j, k] > DRY
                 depth = min(max(total / max(count, 1), -1.0), 1.0)
                 is_told = count > 0 and not (is_dry and depth >= LEAST_DEPTH)
                 if is_told and is_near_air(b, i, j, k, kind, told, neighbours):
-                    new_kind[b, 0, i, j, k] = FLUID if depth >= LEAST_DEPTH else AMBIENT
-                    new_told[b, 0, i, j, k] = 1
-                    filled[b, 0, i, j, k] = filled_at(depth)
-                elif here == AMBIENT and in_liquid and not in_air:
+                    part = filled_at(depth)
+                    if judged == TOLD:
+                        own = np.float64(filled[b, 0, i, j, k])
+                        wrong = np.float64(unsure[b, 0, i, j, k])
+                        part = min(max(part, own - wrong), own + wrong)
+                    new_kind[b, 0, i, j, k] = FLUID if part >= LEAST_FILLED else AMBIENT
+                    new_told[b, 0, i, j, k] = SURE if judged == TOLD else JUDGED
+                    filled[b, 0, i, j, k] = part
+                elif fills == 1 and here == AMBIENT and in_liquid and not in_air:
                     new_kind[b, 0, i, j, k] = FLUID
                     least = filled.dtype.type(LEAST_FILLED)
                     filled[b, 0, i, j, k] = max(filled[b, 0, i, j, k], least)
@@ -265,7 +301,7 @@ def is_near_air(b, i, j, k, kind, told, neighbours):
         other, ni, nj, nk = voxel_at(
             neighbours, b, r, i + n // 9 - 1, j + n // 3 % 3 - 1, k + n % 3 - 1
         )
-        if other >= 0 and told[other, 0, ni, nj, nk] == 1:
+        if other >= 0 and told[other, 0, ni, nj, nk] != UNTOLD:
             found |= kind[other, 0, ni, nj, nk] == AMBIENT
     return found
 
@@ -339,6 +375,18 @@ def error_of_bucket(b, kind, filled, open_part, loose, neighbours, most, out):
                         if other >= 0 and kind[other, 0, ni, nj, nk] == AMBIENT:
                             error = 0.0
                 out[row] = min(max(error, -most), most) * open_part[b, 0, i, j, k]
+
+
+@parallel_kernel
+def trust_particles(unsure, open_part, error):
+    """Take from errors of cells' volume most of what particles beside solids are unsure of.
+
+    Flat arrays; error as from `density_error`.
+    """
+    for n in prange(error.shape[0]):
+        most = np.float64(unsure[n]) * open_part[n]
+        beyond = error[n] - min(max(error[n], -most), most)
+        error[n] = beyond + UNSURE_PART * (error[n] - beyond)
 
 
 @parallel_kernel

@@ -42,10 +42,13 @@ def mark_bucket(b, kind, fraction, loose, neighbours, known):
 
 
 @parallel_kernel
-def mark_reached_faces(weight, fraction, known):
-    """Mark open faces that a particle reaches, flat arrays."""
+def mark_reached_faces(weight, fraction, closed, known):
+    """Mark faces that a particle reaches, flat arrays.
+
+    Args: closed: part of a face that a solid closes, from which on it is left out.
+    """
     for n in prange(known.shape[0]):
-        if weight[n] > 0.0 and fraction[n] > 0.0:
+        if weight[n] > 0.0 and 1.0 - fraction[n] < closed and known[n] == 0:
             known[n] = 1
 
 

@@ -37,14 +37,18 @@ def edge_strains(x, ends, length, gradient):
 
 
 @parallel_kernel
-def length_hessians(gradient, length, matrices):
-    """Write the second derivative of each length [n, 6, 6], from the gradient [n, 1, 6]."""
+def length_hessians(gradient, length, tension, definite, matrices):
+    """Write T d2C/dx2 of each length [n, 6, 6], from the gradient [n, 1, 6] and T [n, 1].
+
+    It is semi-definite under tension; if that alone is asked for, there is nothing else.
+    """
     for n in prange(length.shape[0]):
         inverse = 1.0 / length[n] if length[n] > SHORTEST else 0.0
+        weight = max(tension[n, 0], 0.0) if definite == 1 else tension[n, 0]
         for a in range(3):
             for b in range(3):
                 along = gradient[n, 0, 3 + a] * gradient[n, 0, 3 + b]
-                entry = ((1.0 if a == b else 0.0) - along) * inverse
+                entry = weight * (((1.0 if a == b else 0.0) - along) * inverse)
                 matrices[n, a, b] = entry
                 matrices[n, 3 + a, 3 + b] = entry
                 matrices[n, a, 3 + b] = -entry

@@ -364,6 +364,7 @@ class Hybrid(Fluid, Liquid):
         super().need_solids()
         if "node_distance" not in self.volume.channels:
             self._add("node_distance", derived=True)
+            self._add("unsure", derived=True)  # part by which particles may be wrong beside them
 
     def remember_space(self) -> None:
         """Keep what is solid and what is open, whatever the liquid fills of it."""
@@ -383,6 +384,8 @@ class Hybrid(Fluid, Liquid):
             "move": ("face_weight", "kind", "loose", "open_fraction", "spread"),
         }
         reads += [f"volume.{one}" for one in wanted.get(name, ())]
+        if name in ("transfer_to_grid", "correct_density") and "unsure" in self.volume.channels:
+            reads.append("volume.unsure")
         if name == "transfer_to_grid":
             reads += ["particles.position", "particles.velocity"]
             reads += ["particles.affine"] if self.is_affine else []
@@ -400,7 +403,7 @@ class Hybrid(Fluid, Liquid):
         if name == "update_boundaries":
             writes = (*writes, "volume.space", "volume.open_part", "volume.room")
             if "node_distance" in self.volume.channels:
-                writes = (*writes, "volume.node_distance")
+                writes = (*writes, "volume.node_distance", "volume.unsure")
         if name == "transfer_to_grid" and self.keeps_start:
             writes = (*writes, "volume.start_velocity")
         if name == "move":

@@ -10,16 +10,19 @@ from numpy.typing import NDArray
 
 from loki_core.kernels.colliders.solid_room import measure_room_near_solids
 from loki_core.kernels.liquid.liquid_cells import (
-    LEAST_WHOLE,
     SMALLEST_ROOM,
+    TOLD,
+    UNTOLD,
     classify_liquid,
     cut_to_box,
     density_error,
     judge_cut_cells,
     mark_near_air,
+    mark_told,
     measure_room,
     open_outside,
     surface_mobility,
+    trust_particles,
 )
 from loki_core.kernels.liquid.liquid_extension import (
     extend_layer,
@@ -45,7 +48,13 @@ Array = NDArray[Any]
 
 MARGIN = 4  # voxels of air around particles that have faces, at least
 FULL_ERROR = 1.0  # of a cell's volume that is corrected at once, at most
-JUDGEMENTS = 2  # rows of cut cells beside whole ones that are judged by these
+#: Rows of cells beside solids that those beside them judge: two of whole ones, then three of cut
+#: ones, which become liquid beside liquid only once lines have told where the surface is.
+JUDGEMENTS = ((TOLD, 0), (TOLD, 0), (UNTOLD, 0), (UNTOLD, 1), (UNTOLD, 1))
+#: By the layer at which particles far from the surface tell velocities: parts of faces that solids
+#: close, from which on they do not yet. Beside a solid the way to the surface goes around closed
+#: faces, so what is on cut ones may be of the surface one layer farther away.
+CLOSED_PARTS = {2: 1.0e-3, 3: 1.0}
 SURFACE_NOISE = 0.25  # voxels by which the surface is not known, at most
 SOLID_MARGIN = 0.05  # voxels that particles keep from solids
 
@@ -106,10 +115,12 @@ class LiquidGrid:
         )  # fmt: skip
         if liquid.colliders:
             volume.refresh("node_distance", halo=2, corners=True)  # nodes one voxel beyond
+            volume.local("unsure")[:] = 0.0
             measure_room_near_solids(
                 volume.with_ghosts("node_distance"), buckets.coords, buckets.neighbours,
                 around.lower, around.upper, np.array(around.kinds), SMALLEST_ROOM,
-                volume.local("room"),
+                1.0 / float(liquid.behavior.particles_per_axis), volume.local("room"),
+                volume.local("unsure"),
             )  # fmt: skip
 
     # -- particles to grid -----------------------------------------------------------------
@@ -153,20 +164,23 @@ class LiquidGrid:
             self._judge_cut_cells()
 
     def _judge_cut_cells(self) -> None:
-        """Tell liquid from air where solids leave too little of a cell for particles to tell."""
+        """Tell liquid from air beside solids, where particles alone are not sure. Collective."""
         volume, r = self.liquid.volume, self.liquid.resolution
         new_kind = np.empty_like(volume.local("kind"))
         with volume.scratch("told", np.uint8, resolution=r) as told:
-            new_told = (volume.local("open_part") > LEAST_WHOLE).astype(np.uint8)
-            for _ in range(JUDGEMENTS):
+            new_told = np.empty(new_kind.shape, np.uint8)
+            open_part, unsure = volume.local("open_part"), volume.local("unsure")
+            mark_told(open_part.reshape(-1), unsure.reshape(-1), new_told.reshape(-1))
+            volume.refresh("open_fraction", halo=2, corners=True)
+            for judged, fills in JUDGEMENTS:
                 volume.local(told.name)[:] = new_told
                 for name in ("kind", "filled", told.name):
                     volume.mark_written(name)
-                volume.refresh("kind", "filled", told.name, "open_fraction", halo=2, corners=True)
+                volume.refresh("kind", "filled", told.name, halo=2, corners=True)
                 judge_cut_cells(
-                    volume.with_ghosts("kind"), volume.local("space"), volume.local("open_part"),
+                    volume.with_ghosts("kind"), volume.local("space"), open_part, unsure,
                     told.values, volume.with_ghosts("open_fraction"), volume.buckets.neighbours,
-                    volume.with_ghosts("filled"), new_kind, new_told,
+                    judged, fills, volume.with_ghosts("filled"), new_kind, new_told,
                 )  # fmt: skip
                 volume.local("kind")[:] = new_kind
         for name in ("kind", "filled"):
@@ -194,6 +208,10 @@ class LiquidGrid:
             volume.with_ghosts("kind"), volume.local("filled"), volume.local("open_part"),
             volume.local("loose"), volume.buckets.neighbours, FULL_ERROR, error,
         )  # fmt: skip
+        if self.liquid.colliders:
+            trust_particles(
+                volume.local("unsure").reshape(-1), volume.local("open_part").reshape(-1), error
+            )
         return error
 
     # -- grid to particles -----------------------------------------------------------------
@@ -224,12 +242,11 @@ class LiquidGrid:
                 volume.local(known.name).reshape(-1)[sliding.face] = 0
             weight = volume.local("face_weight")
             for layer in range(1, self.margin if layers is None else layers + 1):
-                if layer == 2:  # drops far from the surface come in
+                if layer in CLOSED_PARTS:  # drops far from the surface come in
                     mark_reached_faces(
-                        weight.reshape(-1),
-                        fraction.reshape(-1),
+                        weight.reshape(-1), fraction.reshape(-1), CLOSED_PARTS[layer],
                         volume.local(known.name).reshape(-1),
-                    )
+                    )  # fmt: skip
                 for name in (*names, known.name):
                     volume.mark_written(name)
                 volume.refresh(*names, known.name)
