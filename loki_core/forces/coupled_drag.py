@@ -34,7 +34,7 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData
 from loki_core.kernels.solids.filament_drag import drag_coefficients, drag_on_fluid, drag_points
 from loki_core.objects.basics.boundary import POINTS, Boundary
-from loki_core.objects.basics.capabilities import Faces, Immersed
+from loki_core.objects.basics.capabilities import Faces, Immersed, Meeting
 from loki_core.objects.basics.exchange import Exchange, in_runs
 from loki_core.objects.basics.object import Scope
 from loki_core.pipeline.action import Action
@@ -85,7 +85,9 @@ class CoupledDragForce(Behavior, kind="force"):
         if self.direction == "off":
             return []
         fluids = scope.offering(Faces)
-        pairs = [(item.points_in(fluid), fluid) for item in scope.objects for fluid in fluids]
+        pairs = [
+            (one.points_in(fluid), fluid) for one in scope.offering(Meeting) for fluid in fluids
+        ]
         met = [(points, fluid) for points, fluid in pairs if points is not None]
         return [CoupledDragAction(self, points, fluid) for points, fluid in met]
 

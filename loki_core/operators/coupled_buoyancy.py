@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from loki_core.behavior import Behavior, parameter
 from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.objects.basics.boundary import POINTS, Boundary
-from loki_core.objects.basics.capabilities import Faces, Gas, Immersed
+from loki_core.objects.basics.capabilities import Displacing, Faces, Gas
 from loki_core.objects.basics.exchange import Exchange, in_runs
 from loki_core.objects.basics.object import Scope
 from loki_core.operators.operator import Operator
@@ -55,11 +55,11 @@ class CoupledBuoyancyOperator(Behavior, kind="operator"):
         """Make an Action for everything that has points, with every fluid of the Group."""
         if self.direction == "off":
             return []
-        fluids, solids = scope.offering(Faces), scope.offering(Immersed)
+        fluids, solids = scope.offering(Faces), scope.offering(Displacing)
         return [CoupledBuoyancyAction(self, solid, fluid) for solid in solids for fluid in fluids]
 
 
-class CoupledBuoyancyAction(Operator[Immersed]):
+class CoupledBuoyancyAction(Operator[Displacing]):
     """Shared pressure of the points of one Object and the gas of another.
 
     Attributes:
@@ -71,7 +71,7 @@ class CoupledBuoyancyAction(Operator[Immersed]):
     behavior: CoupledBuoyancyOperator
     exchange: Exchange
 
-    def __init__(self, behavior: CoupledBuoyancyOperator, target: Immersed, fluid: Faces) -> None:
+    def __init__(self, behavior: CoupledBuoyancyOperator, target: Displacing, fluid: Faces) -> None:
         super().__init__(behavior, target)
         self.fluid = fluid
         self.exchange = Exchange(target.scope.domain.comm, measures_fluid=False)

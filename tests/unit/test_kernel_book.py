@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import subprocess
@@ -37,6 +38,16 @@ def test_the_book_names_kernels_and_behaviors_that_are_there():
     assert len(entries) > 200
     gone = sorted({entry.kernel for entry in entries if entry.find() is None})
     assert not gone, f"write the book anew with `wtloki warm --record`: {gone}"
+
+
+def test_the_book_calls_kernels_as_they_are_now():
+    entries = {entry for some in read_book().values() for entry in some}
+    other = sorted(
+        entry.kernel
+        for entry in entries
+        if len(entry.signature) != len(inspect.signature(entry.find().function).parameters)
+    )
+    assert not other, f"write the book anew with `wtloki warm --record`: {other}"
 
 
 def own_behaviors() -> dict[str, str]:

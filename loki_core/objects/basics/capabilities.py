@@ -19,13 +19,13 @@ Object is met by all Actions that it suits.
       Immersed                 points that a fluid flows around
       Faces                    velocity on the faces of a staggered grid
         Gas                    that fills its space and carries materials
-        Liquid                 that ends at a surface, and has particles: Points, too
+        Liquid                 that ends at a surface, and has particles: Points, Meeting, too
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -329,32 +329,61 @@ class LooseParticles(SolvedPoints, Protocol):
 
 
 @runtime_checkable
-class Immersed(Capability, Protocol):
-    """Points that a fluid flows around: `data["particles"]`, with mass, radius and force."""
+class Meeting(Capability, Protocol):
+    """Something of which meets a fluid point by point."""
+
+    def points_in(self, fluid: Faces) -> Immersed | None:
+        """What of it meets a fluid, if anything does."""
+
+
+@runtime_checkable
+class Immersed(Meeting, Protocol):
+    """Points that a fluid flows around: `data["particles"]`, with mass, radius and force.
+
+    Class attributes:
+        coupling_reads: What each of the methods below reads, by its name.
+    """
+
+    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+
+    def points_in(self, fluid: Faces) -> Immersed | None:
+        """All of them."""
+        return self
 
     def need_jacobian(self) -> None:
         """Make room for derivatives of forces."""
 
     def reads_of(self, *methods: str) -> tuple[str, ...]:
         """What a Task reads that calls these of the methods below."""
+        names = [name for one in methods for name in self.coupling_reads.get(one, ())]
+        return tuple(dict.fromkeys(names))
 
     def pushed_channels(self) -> tuple[str, ...]:
         """What `push_points` changes."""
+        return ("particles.velocity",)
 
     def drag_shares(self) -> Float | None:
         """How much of its drag each point has, shape [n]; None for all of it."""
+        return None
 
     def filaments(self) -> tuple[Float, Float] | None:
         """Unit tangents [n, 3] and lengths [n] of the filaments that points stand for, if any."""
-
-    def point_volumes(self) -> Float:
-        """Space that each point takes [m^3], shape [n]."""
+        return None
 
     def held_points(self) -> NDArray[np.uint8]:
-        """Which points are prescribed, shape [n]."""
+        """Which points are prescribed, so that no impulse moves them, shape [n]."""
+        return np.zeros(self.data["particles"].count, np.uint8)
 
     def push_points(self, impulse: Float, dt: float) -> None:
         """Give points an impulse [n, 3] N s at the end of a step."""
+
+
+@runtime_checkable
+class Displacing(Immersed, Protocol):
+    """Points that take space in a fluid."""
+
+    def point_volumes(self) -> Float:
+        """Space that each point takes [m^3], shape [n]."""
 
 
 # -- volumes --------------------------------------------------------------------------------------
@@ -500,7 +529,7 @@ class Gas(Faces, Protocol):
 
 
 @runtime_checkable
-class Liquid(Faces, Points, Protocol):
+class Liquid(Faces, Points, Meeting, Protocol):
     """A fluid that particles carry, and that ends at a surface.
 
     Attributes:

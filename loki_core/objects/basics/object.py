@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -82,7 +82,6 @@ class Object(TaskOwner):
     kept_by = "bucket"
     cost = 1.0
     #: Channels that the methods for couplings read, by their names, for Tasks that call them.
-    coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     lets_input_go = False
 
     behavior: Behavior
@@ -154,41 +153,6 @@ class Object(TaskOwner):
         """Lattice coordinates of the Buckets that the Object is in here; any rank may own them."""
         parts = [holder.buckets.local_coords for holder in self.data.values()]
         return np.concatenate([np.empty((0, 3), np.int32), *parts])
-
-    # -- coupling of points ----------------------------------------------------------------
-
-    def reads_of(self, *methods: str) -> tuple[str, ...]:
-        """What a Task reads that calls these of the methods below."""
-        names = [name for one in methods for name in self.coupling_reads.get(one, ())]
-        return tuple(dict.fromkeys(names))
-
-    def pushed_channels(self) -> tuple[str, ...]:
-        """What `push_points` changes."""
-        return ("particles.velocity",)
-
-    def points_in(self, fluid: Any) -> Object | None:
-        """What of this Object meets a fluid point by point, as an Object with particles, if any."""
-        return None
-
-    def drag_shares(self) -> NDArray[np.float64] | None:
-        """How much of its drag each point has, shape [n]; None for all of it."""
-        return None
-
-    def filaments(self) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-        """Unit tangents [n, 3] and lengths [n] of the filaments that points stand for, if any."""
-        return None
-
-    def point_volumes(self) -> NDArray[np.float64]:
-        """Space that each point takes [m^3], shape [n]."""
-        raise SetupError(f"{type(self).__name__} has no points that take space")
-
-    def held_points(self) -> NDArray[np.uint8]:
-        """Which points are prescribed, so that no impulse moves them, shape [n]."""
-        return np.zeros(self.count(), np.uint8)
-
-    def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
-        """Give points an impulse [n, 3] N s at the end of a step."""
-        raise SetupError(f"{type(self).__name__} has no points that could be pushed")
 
     # -- sparse parameters -----------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from loki_core.data.particle_system import ParticleSystem
 from loki_core.data.points import Points
 from loki_core.kernels.liquid.liquid_motion import keep_inside
 from loki_core.kernels.particles.lagrangian_step import largest_speed
-from loki_core.objects.basics.capabilities import Liquid
+from loki_core.objects.basics.capabilities import Faces, Liquid
 from loki_core.objects.basics.object import Object, Scope
 from loki_core.objects.basics.override_channels import InputPoints, give_defaults, take_painted
 from loki_core.objects.basics.point_channels import PointChannels
@@ -329,7 +329,7 @@ class Hybrid(Fluid, Liquid):
         """It ends at its surface."""
         return True
 
-    def points_in(self, fluid: Fluid) -> LiquidSpray | None:
+    def points_in(self, fluid: Faces) -> LiquidSpray | None:
         """Its spray, for a gas."""
         if fluid.is_liquid:
             return None

@@ -181,10 +181,6 @@ class LiquidSpray(Object, Immersed):
         shares: NDArray[np.float64] = self.points.local("exposure")
         return shares
 
-    def held_points(self) -> NDArray[np.uint8]:
-        """No drop is prescribed."""
-        return np.zeros(self.points.count, np.uint8)
-
     def push_points(self, impulse: NDArray[np.float64], dt: float) -> None:
         """Give drops an impulse at the end of a step."""
         self.points.local("velocity")[:] += impulse / self.points.local("mass")[:, None]

@@ -591,10 +591,6 @@ class Particles(Joinable, LooseParticles):
         """Balls."""
         return BALL * self.particles.local("radius").astype(np.float64) ** 3
 
-    def held_points(self) -> NDArray[np.uint8]:
-        """No particle is prescribed."""
-        return np.zeros(self.particles.count, np.uint8)
-
     coupling_reads: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "point_volumes": ("particles.radius",),
         "push_points": ("particles.mass",),

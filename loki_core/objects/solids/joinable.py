@@ -23,7 +23,7 @@ from loki_core.data.accessors import Access, ChannelData, Declaration
 from loki_core.data.particle_system import ParticleSystem
 from loki_core.kernels.particles.lagrangian_step import largest_speed
 from loki_core.kernels.solids.constraint_assembly import add_particles
-from loki_core.objects.basics.capabilities import Immersed, SolvedPoints
+from loki_core.objects.basics.capabilities import Displacing, SolvedPoints
 from loki_core.objects.basics.object import Object
 from loki_core.objects.solids.embedded_points import EmbeddedPoints, OwnPoints
 from loki_core.objects.solids.solid_system import SolidSystem
@@ -34,7 +34,7 @@ from loki_core.pipeline.task import Step, task
 Int64 = NDArray[np.int64]
 
 
-class Joinable(Object, SolvedPoints, Immersed):
+class Joinable(Object, Displacing, SolvedPoints):
     """Points with three unknowns each, every one a body of its own; subclasses may differ.
 
     Attributes:
@@ -100,10 +100,6 @@ class Joinable(Object, SolvedPoints, Immersed):
 
     def were_moved(self) -> None:
         """Nothing has to be done at once."""
-
-    def points_in(self, fluid: Any) -> Object | None:
-        """All of them."""
-        return self
 
     def need_jacobian(self) -> None:
         """Make room for Jacobians; called by implicit Forces."""
