@@ -33,9 +33,8 @@ from loki_core.behavior import Behavior, parameter
 from loki_core.constraints.constraint import Constraint
 from loki_core.constraints.contact_detection import (
     Contacts,
-    Sites,
+    contact_points,
     detect,
-    find_sites,
     measure,
 )
 from loki_core.constraints.elements import Elements
@@ -49,6 +48,7 @@ from loki_core.kernels.solids.coupling_assembly import add_to_rows
 from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 from loki_core.objects.basics.object import Scope
 from loki_core.objects.colliders.body_collider import MeetsColliders, colliders_of
+from loki_core.objects.solids.embedded_points import LocalPoints
 from loki_core.objects.solids.unknowns import POSITION
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, task
@@ -112,8 +112,9 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     """Adds contact forces and their stiffness.
 
     Attributes:
-        sites: Where contacts may be.
-        contacts: Where they are looked at in this step.
+        points: Where contacts may be.
+        met: Where they are looked at in this step.
+        contacts: What is known of these.
         active: Which of them push, shape [n].
         normal_force: Of each [N], shape [n].
 
@@ -131,9 +132,10 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     has_damping = False
     has_friction = False  # of Dahl's kind
 
-    sites: Sites
+    points: LocalPoints
+    met: LocalPoints
     contacts: Contacts
-    _sites_of: tuple[int, int] = (-1, -1)  # version of the system, layout of the points
+    _points_of: tuple[int, int] = (-1, -1)  # version of the system, layout of the points
     _told_at = -1
 
     def __init__(self, behavior: CollisionConstraint, target: SolvedPoints) -> None:
@@ -194,9 +196,10 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         if self.elements_version != version:
             self.elements = self.find_elements()
             self.elements_version = version
-        if self._sites_of != (version, layout):
-            self.sites = find_sites(self.target, int(self.behavior.edge_samples))
-            self._sites_of = (version, layout)
+        if self._points_of != (version, layout):
+            found = contact_points(self.target, int(self.behavior.edge_samples))
+            self.points, self._row, self._place = found
+            self._points_of = (version, layout)
 
     def _thickness(self) -> Float:
         """Distance that vertices keep [m]."""
@@ -235,15 +238,17 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     )
     def find_contacts(self, access: Access, step: Step) -> None:
         """Find the points that may touch a collider in this step."""
-        sites, colliders = self.sites, colliders_of(self.target)
+        points, colliders = self.points, colliders_of(self.target)
         # An edge that leaves what holds it, such as a hair's root, may begin inside.
-        held = self.target.held_points()[sites.carriers].any(axis=1)
+        held = self.target.held_points()[points.rows].any(axis=1)
         free = np.flatnonzero(~held)
-        position = sites.blend(free, access["particles.position"])
-        self._start = sites.blend(free, access["particles.start_position"])
-        thickness = sites.blend(free, self._thickness())
+        points = points.chosen(free)
+        position = points.carry(access["particles.position"])
+        self._start = points.carry(access["particles.start_position"])
+        thickness = points.carry(self._thickness())
         found = detect(colliders, position, self._start, thickness)
         self._start, position = self._start[found.site], position[found.site]
+        self.met = points.chosen(found.site)
         found.site = free[found.site]
         self.contacts = found
         self._prepare_contacts(step.dt)
@@ -251,24 +256,23 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
 
     def _friction_at(self, position: Float) -> Float:
         """Coulomb's coefficient of the contacts [n]: the Collider's own, or the Constraint's."""
-        friction = self._at_sites("friction_coefficient")
+        friction = self._at_contacts("friction_coefficient")
         for number, one in enumerate(colliders_of(self.target)):
             rows = np.flatnonzero(self.contacts.collider == number)
             friction[rows] = one.friction_at(friction[rows], self._start[rows], position[rows])
         return friction
 
     def _prepare_contacts(self, dt: float) -> None:
-        solid, sites, site = self.target, self.sites, self.contacts.site
-        n = len(site)
+        solid, n = self.target, self.contacts.count
         self._dt = dt
+        body = solid.unknowns.body_of(POSITION)[self.met.rows[:, 0]]
         bodies = np.arange(solid.unknowns.bodies + 1)
-        self._runs = np.searchsorted(sites.body[site], bodies).astype(np.int64)
-        dofs = solid.unknowns.joint(POSITION, sites.carriers[site])
-        self._dofs = dofs.reshape(n, 6).astype(np.int32)
-        self._mass = sites.blend(site, solid.particles.local("mass"))
-        self._share = self._mass / (1.0 + float(sites.place.max(initial=-1) + 1))
+        self._runs = np.searchsorted(body, bodies).astype(np.int64)
+        self._dofs = self.met.numbers(0).astype(np.int32)
+        self._mass = self.met.carry(solid.particles.local("mass"))
+        self._share = self._mass / (1.0 + float(self._place.max(initial=-1) + 1))
         is_given = self.is_given("stiffness")
-        self.k = self._at_sites("stiffness") if is_given else STIFFENING * self._mass / dt**2
+        self.k = self._at_contacts("stiffness") if is_given else STIFFENING * self._mass / dt**2
         self.value, self.tension, self.slope = (np.zeros((n, 3)) for _ in range(3))
         self.gradient = np.zeros((n, 3, 6))
         self._axes = np.zeros((n, 3, 3))
@@ -277,17 +281,16 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         self.normal_force, self._sticking = memory[:, 0].copy(), memory[:, 1:4].copy()
         self._age = memory[:, 4].copy()
 
-    def _at_sites(self, name: str) -> Float:
+    def _at_contacts(self, name: str) -> Float:
         """A parameter at the contacts [n]."""
-        site = self.contacts.site
         values, step = self.resolve(name, np.float64)
-        return self.sites.blend(site, values) if step else np.full(len(site), values[0])
+        return self.met.carry(values) if step else np.full(self.met.count, values[0])
 
     def _recall(self) -> Float:
         """Normal force and sticking tension that the last step's contacts had, [n, 5]."""
-        sites, site, data = self.sites, self.contacts.site, self.target.data
+        site, data = self.contacts.site, self.target.data
         memory = np.zeros((len(site), 5))
-        row, place = sites.row[site], sites.place[site]
+        row, place = self._row[site], self._place[site]
         at_vertex = place < 0
         memory[at_vertex] = data["particles"].local(MEMORY)[row[at_vertex]]
         if not np.all(at_vertex):
@@ -296,10 +299,10 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
 
     def keep(self) -> None:
         """Write what the next step should know."""
-        sites, site, data = self.sites, self.contacts.site, self.target.data
+        site, data = self.contacts.site, self.target.data
         age = np.where(self.normal_force > 0.0, np.minimum(self._age + 1.0, OLD), 0.0)
         memory = np.column_stack((self.normal_force, self._sticking, age))
-        row, place = sites.row[site], sites.place[site]
+        row, place = self._row[site], self._place[site]
         at_vertex = place < 0
         data["particles"].local(MEMORY)[:] = 0.0
         data["particles"].local(MEMORY)[row[at_vertex]] = memory[at_vertex]
@@ -315,14 +318,14 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
     )
     def accumulate(self, access: Access, step: Step) -> None:
         """Add contact forces and stiffness to the joint system."""
-        contacts, site = self.contacts, self.contacts.site
+        contacts = self.contacts
         if contacts.count:
-            position = self.sites.blend(site, access["particles.position"])
+            position = self.met.carry(access["particles.position"])
             measure(colliders_of(self.target), contacts, position, self._start)
             slide = self._slide(position, step.dt)
             self._position = position
             if step.newton == 0:
-                pull = self.sites.blend(site, access["particles.force"]) / self._mass[:, None]
+                pull = self.met.carry(access["particles.force"]) / self._mass[:, None]
                 self._expect(slide, step.dt**2 * pull)
             else:
                 self._reconsider(slide)
@@ -395,12 +398,11 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
 
     def _respond_to(self) -> None:
         """Fill C, its gradient, tension and slope."""
-        normal, weights = self.contacts.normal, self.sites.weights[self.contacts.site]
+        normal = self.contacts.normal
         self._first = first = _across(normal, self._sticking)
         axes = self._axes
         axes[:, 0], axes[:, 1], axes[:, 2] = normal, first, np.cross(normal, first)
-        self.gradient[:, :, :3] = weights[:, None, None, 0] * axes
-        self.gradient[:, :, 3:] = weights[:, None, None, 1] * axes
+        self.met.chain(axes, axes, 1.0, self.gradient, 0)
         self.value[:, 0] = np.where(self.active, self._gap, 0.0)
         self.value[:, 1:] = np.einsum("nma,na->nm", axes[:, 1:], self._slid)
         self.slope[:, 0] = np.where(self.active, self.k, 0.0)
@@ -462,7 +464,7 @@ class CollisionAction(MeetsColliders, Constraint[SolvedPoints], behavior=Collisi
         contacts = self.contacts
         if contacts.count == 0:
             return np.zeros(0)
-        position = self.sites.blend(contacts.site, self.target.particles.local("position"))
+        position = self.met.carry(self.target.particles.local("position"))
         moved = position - self._position
         value = self._before + np.einsum("nma,na->nm", self._axes, moved)
         energy: Float = 0.5 * np.einsum("nm,nm,nm->n", self.slope, value, value)

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from loki_core.objects.basics.capabilities import Edges, SolvedPoints
 from loki_core.objects.colliders.body_collider import BodyCollider
+from loki_core.objects.solids.embedded_points import LocalPoints
 from loki_core.objects.solids.unknowns import POSITION
 
 Float = NDArray[np.float64]
@@ -33,38 +34,14 @@ BISECTIONS = 16  # of the way into a solid
 FLAT = 0.3
 
 
-@dataclass(frozen=True)
-class Sites:
-    """Where contacts may be, body by body.
+def contact_points(target: SolvedPoints, samples: int) -> tuple[LocalPoints, Int64, Int64]:
+    """Find where contacts may be: at all points of an Object, and at some inside of every edge.
 
-    Attributes:
-        body: Local body of each, ascending, shape [n].
-        carriers: Rows of the two vertices that carry each, shape [n, 2].
-        weights: Their shares, shape [n, 2]; a vertex carries itself.
-        row: Row of the vertex, or of the edge, shape [n].
-        place: -1 at a vertex, else which point of the edge, shape [n].
+    Returns:
+        The places, body by body; the row of the vertex, or of the edge, of each, [n]; and -1 at a
+        vertex, else which place of the edge, [n].
     """
-
-    body: Int64
-    carriers: Int64
-    weights: Float
-    row: Int64
-    place: Int64
-
-    def blend(self, chosen: Int64, values: Float) -> Float:
-        """A vertex quantity [vertices, ...] at some sites."""
-        first, second = values[self.carriers[chosen, 0]], values[self.carriers[chosen, 1]]
-        shape = (-1,) + (1,) * (values.ndim - 1)
-        weights = self.weights[chosen]
-        blended: Float = weights[:, 0].reshape(shape) * first
-        blended += weights[:, 1].reshape(shape) * second
-        return blended
-
-
-def find_sites(target: SolvedPoints, samples: int) -> Sites:
-    """Return all points of an Object, and this many points inside every edge of it."""
     vertices = np.arange(target.particles.count, dtype=np.int64)
-    body = [target.unknowns.body_of(POSITION)]
     carriers, weights = [np.stack((vertices, vertices), axis=1)], [np.ones((len(vertices), 2))]
     weights[0][:, 1] = 0.0
     row, place = [vertices], [np.full(len(vertices), -1, np.int64)]
@@ -72,28 +49,23 @@ def find_sites(target: SolvedPoints, samples: int) -> Sites:
         edges = np.arange(len(target.edge_vertices), dtype=np.int64)
         for number in range(samples):
             part = (number + 1.0) / (samples + 1.0)
-            body.append(body[0][target.edge_vertices[:, 0]])
             carriers.append(target.edge_vertices)
             weights.append(np.tile([1.0 - part, part], (len(edges), 1)))
             row.append(edges)
             place.append(np.full(len(edges), number, np.int64))
-    whole = np.concatenate(body)
-    order = np.argsort(whole, kind="stable")
-    return Sites(
-        whole[order].astype(np.int64),
-        np.concatenate(carriers)[order].astype(np.int64),
-        np.ascontiguousarray(np.concatenate(weights)[order]),
-        np.concatenate(row)[order],
-        np.concatenate(place)[order],
-    )
+    rows = np.concatenate(carriers).astype(np.int64)
+    order = np.argsort(target.unknowns.body_of(POSITION)[rows[:, 0]], kind="stable")
+    shares = np.ascontiguousarray(np.concatenate(weights)[order])
+    points = LocalPoints(target, rows[order], shares)
+    return points, np.concatenate(row)[order], np.concatenate(place)[order]
 
 
 @dataclass
 class Contacts:
-    """Sites that are near a collider, with what is known of it there.
+    """Places that are near a collider, with what is known of it there.
 
     Attributes:
-        site: Which sites, ascending, shape [n].
+        site: Which places, ascending, shape [n].
         thickness: Distance from the collider that they keep [m], shape [n].
         collider: Which collider is the nearest, shape [n].
         distance: From it [m], shape [n].
@@ -121,10 +93,10 @@ class Contacts:
 def detect(
     colliders: Sequence[BodyCollider], position: Float, start: Float, thickness: Float
 ) -> Contacts:
-    """Return the sites that may touch a collider in this step.
+    """Return the places that may touch a collider in this step.
 
     Args:
-        position, start: Where sites are expected at the step's end, and where it began, [n, 3] m.
+        position, start: Where they are expected at the step's end, and where it began, [n, 3] m.
         thickness: Distance that they keep [m], shape [n].
     """
     distance = np.full(len(position), np.inf)

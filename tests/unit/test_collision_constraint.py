@@ -7,7 +7,7 @@ import pytest
 import trimesh
 
 import loki_core as lk
-from loki_core.constraints.contact_detection import find_sites
+from loki_core.constraints.contact_detection import contact_points
 from loki_core.objects.colliders.body_collider import colliders_of
 
 pytestmark = pytest.mark.compiles
@@ -281,18 +281,19 @@ def test_a_fast_point_comes_out_where_it_went_in():
 # -- the parts ---------------------------------------------------------------------------------
 
 
-def test_sites_are_vertices_and_points_of_edges_in_the_order_of_bodies():
+def test_contacts_may_be_at_vertices_and_points_of_edges_in_the_order_of_bodies():
     points = np.concatenate((row(4, 0.1), row(3, 0.1, 0.2)))
-    setup = lk.SolverSetup("sites", lk.CurvesObject(input="curves"), lk.StretchingConstraint())
+    setup = lk.SolverSetup("places", lk.CurvesObject(input="curves"), lk.StretchingConstraint())
     solver = lk.Solver(setup, {"curves": lk.Curves(points, [0, 4, 7])})
     solver.solids.renew()
-    sites = find_sites(solver.object("CurvesObject"), 2)
-    assert len(sites.body) == 7 + 2 * 5
-    assert np.all(np.diff(sites.body) >= 0)
-    np.testing.assert_allclose(sites.weights.sum(axis=1), 1.0)
-    everything = np.arange(len(sites.body))
-    x = sites.blend(everything, points)[:, 0]
-    inside = np.unique(x[(sites.place >= 0) & (sites.body == 0)].round(9))
+    rods = solver.object("CurvesObject")
+    places, _, number = contact_points(rods, 2)
+    body = rods.unknowns.body_of("position")[places.rows[:, 0]]
+    assert places.count == 7 + 2 * 5
+    assert np.all(np.diff(body) >= 0)
+    np.testing.assert_allclose(places.weights.sum(axis=1), 1.0)
+    x = places.carry(points)[:, 0]
+    inside = np.unique(x[(number >= 0) & (body == 0)].round(9))
     expected = -0.1 + 0.2 / 9.0 * np.array([1, 2, 4, 5, 7, 8])
     np.testing.assert_allclose(inside, expected.round(9))
 

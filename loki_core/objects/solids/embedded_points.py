@@ -11,6 +11,7 @@ whom is made once per layout.
     FacePoints       on a triangle                            9            F: first edge, normal
     WeightedPoints   carried by k points                      3 k          F = sum x_k (grad w_k)^T
     HostPoints       on host geometry (host_geometry.py)      0            F is prescribed
+    LocalPoints      carried by k of this rank, by row        3 k          F does not turn
 
 Frames of the first three kinds turn only: dF = dphi x F, and `chain` takes derivatives by the turn.
 That of weighted points stretches too, and `chain` takes derivatives by its nine entries.
@@ -313,3 +314,58 @@ class WeightedPoints(CarriedPoints):
         if self.gradients is not None:
             moved += np.einsum("nka,nmia->nmki", self.gradients, by_frame)
         gradient[:, :, first : first + self.width] = moved.reshape(count, m, self.width)
+
+
+class LocalPoints:
+    """Places that points of this rank carry, known by their rows, so that nobody is asked.
+
+    Found anew where points change rows; contacts may be at such places.
+
+    Args:
+        item: The Object.
+        rows: Of the carriers, [n, k].
+        weights: Their shares, [n, k].
+    """
+
+    def __init__(self, item: SolvedPoints, rows: Int64, weights: Float) -> None:
+        self.item, self.rows, self.weights = item, rows, weights
+        self.width = 3 * rows.shape[1]
+
+    @property
+    def count(self) -> int:
+        """Places of this rank."""
+        return len(self.rows)
+
+    def chosen(self, which: Int64) -> LocalPoints:
+        """Some of them."""
+        return LocalPoints(self.item, self.rows[which], self.weights[which])
+
+    def follow(self) -> None:
+        """Rows are as they were."""
+
+    def numbers(self, first_row: int) -> Int64:
+        """Unknowns of all carriers of each place, one after the other."""
+        unknowns = self.item.unknowns.joint(POSITION, self.rows)
+        return first_row + unknowns.reshape(self.count, self.width).astype(np.int64)
+
+    def locate(self) -> tuple[Float, Float]:
+        """Places, and axes that do not turn."""
+        places = self.carry(self.item.particles.local("position"))
+        return places, np.broadcast_to(np.eye(3), (self.count, 3, 3)).copy()
+
+    def carry(self, values: Float) -> Float:
+        """The weighted mean of a quantity of points [points, ...]."""
+        shares = self.weights.reshape(*self.weights.shape, *(1,) * (values.ndim - 1))
+        mixed: Float = shares[:, 0] * values[self.rows[:, 0]]
+        for carrier in range(1, self.rows.shape[1]):
+            mixed += shares[:, carrier] * values[self.rows[:, carrier]]
+        return mixed
+
+    def chain(
+        self, by_place: Float, by_frame: Float, sign: float, gradient: Float, first: int
+    ) -> None:
+        """Each carrier moves the place by its share."""
+        for carrier in range(self.rows.shape[1]):
+            share = (sign * self.weights[:, carrier])[:, None, None]
+            column = first + 3 * carrier
+            gradient[:, :, column : column + 3] = share * by_place
