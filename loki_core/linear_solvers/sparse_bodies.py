@@ -7,16 +7,22 @@ matrix, couplings between them included, has factors of its own (`multifrontal.p
 precondition: so they need not be those of the present state, nor in double precision. Those in
 single take two thirds of the time and half of the memory, for two iterations more; where that is
 too rough for a matrix, it gets double ones from then on.
+
+Factors of solids grow faster than these: n points take n^2 multiplications. Where they are so many
+that multigrid is quicker it preconditions instead (`elastic_hierarchy.py`), if it is known where
+all points are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import DivergenceError
+from loki_core.linear_solvers.elastic_hierarchy import ElasticHierarchy
 from loki_core.linear_solvers.multifrontal import SparseFactors
 from loki_core.linear_solvers.system import Vector
 
@@ -26,6 +32,8 @@ Array = NDArray[Any]
 ROUGH = 10
 #: Multiplications of an envelope's factorisation from which a body is large; below it is as quick.
 LARGE = 2.0e7
+#: Multiplications of a factorisation, for each unknown, from which multigrid is quicker.
+DEAR = 1.0e6
 
 
 def is_large(first: Array, body_start: Array) -> bool:
@@ -53,9 +61,12 @@ class SparseBodies:
         rows: Where the envelope's rows begin, of all unknowns.
         first: First stored column of the envelope's rows.
         couplings: Compressed rows (indptr, indices) of all unknowns.
+        places: Tells where the vertices are now, [vertices, 3]; None if that is not known.
 
     Attributes:
         precision: Of the factors, "single" or "double".
+        is_dear: Whether factors are, so that a hierarchy takes their place.
+        hierarchy: It, once it is made.
         is_fresh: Whether the factors are of the matrix as it was given last.
         has_factors: Whether there are any.
     """
@@ -68,6 +79,7 @@ class SparseBodies:
         rows: Array,
         first: Array,
         couplings: tuple[Array, Array],
+        places: Callable[[], Array] | None = None,
     ) -> None:
         self.unknowns = unknowns
         self.is_fresh = self.has_factors = False
@@ -89,9 +101,9 @@ class SparseBodies:
             number[of_row[inside]] * count + number[indices[inside]],
             number[row] * count + number[column],
         ))  # fmt: skip
-        places, self._target = _distinct(key)
+        distinct, self._target = _distinct(key)
         self._inside, self._banded = inside, rows[row] + column
-        number_of, number_to = np.divmod(places, max(count, 1))
+        number_of, number_to = np.divmod(distinct, max(count, 1))
         self._indptr = _offsets(number_of, count)
         self._indices = number_to.astype(np.int32)
         vertex = np.repeat(np.arange(len(widths)), widths)
@@ -102,6 +114,9 @@ class SparseBodies:
         self._widths, self._coordinates = widths, coordinates
         self.precision = "single"
         self._factors = self._new_factors()
+        self._places = places
+        self.is_dear = places is not None and self._factors.multiplications > DEAR * count
+        self.hierarchy: ElasticHierarchy | None = None
         self._b, self._x = np.empty(count), np.empty(count)
 
     def _new_factors(self) -> SparseFactors:
@@ -114,7 +129,8 @@ class SparseBodies:
     def bytes(self) -> int:
         """Memory of the factors, and of the lists by which they are filled."""
         lists = (self._target, self._inside, self._banded, self._indptr, self._indices)
-        return self._factors.nbytes + sum(one.nbytes for one in lists)
+        held = self._factors.nbytes + (self.hierarchy.nbytes if self.hierarchy else 0)
+        return held + sum(one.nbytes for one in lists)
 
     def factor(self, values: Array, data: Array) -> None:
         """Factorise the matrix of these entries: the envelope's, and the compressed rows'.
@@ -125,6 +141,19 @@ class SparseBodies:
         self.is_fresh = self.has_factors = False
         entries = np.concatenate((data[self._inside], values[self._banded]))
         whole = np.bincount(self._target, weights=entries, minlength=len(self._indices))
+        self._factor(whole)
+        self.is_fresh = self.has_factors = True
+
+    def _factor(self, whole: Array) -> None:
+        if self.is_dear and self._places is not None:
+            if self.hierarchy is None:
+                self.hierarchy = ElasticHierarchy(
+                    *self._graph, widths=self._widths, coordinates=self._places()
+                )
+            else:
+                self.hierarchy.take_modes(coordinates=self._places())
+            self.hierarchy.factor(self._indptr, self._indices, whole)
+            return
         try:
             self._factors.factor(self._indptr, self._indices, whole)
         except DivergenceError:
@@ -132,11 +161,10 @@ class SparseBodies:
                 raise
             self._become_double()
             self._factors.factor(self._indptr, self._indices, whole)
-        self.is_fresh = self.has_factors = True
 
     def note(self, iterations: int) -> None:
         """Take note of how many iterations a solve with new factors took."""
-        if iterations > ROUGH and self.precision == "single":
+        if iterations > ROUGH and self.precision == "single" and not self.is_dear:
             self._become_double()
             self.has_factors = False
 
@@ -147,7 +175,7 @@ class SparseBodies:
     def solve(self, b: Vector, x: Vector) -> None:
         """Write the answer of the factors to the unknowns of these bodies, and to no others."""
         np.take(b, self.unknowns, out=self._b)
-        self._factors.solve(self._b, self._x)
+        (self.hierarchy or self._factors).solve(self._b, self._x)
         x[self.unknowns] = self._x
 
 

@@ -18,12 +18,13 @@ SCRIPT = Path(__file__).parent / "scripts" / "declared_tasks.py"
 
 #: The volumes of strands are kept: only who asks first for them reads these.
 KEPT = {"touches edges.rest_length", "touches edges.tangent"}
-#: What Tasks declare and no scene asks for; the last is for bodies so large that they have factors
-#: of their own.
+#: What Tasks declare and no scene asks for; the last two are for bodies so large that they have
+#: factors of their own, or multigrid.
 UNUSED = {
     "CoupledBuoyancyAction.fill_pores": KEPT,
     "CoupledBuoyancyAction.push_solids": KEPT,
     "MatchTargetAction.match": {"touches solids.fixed_with_ghosts"},
+    "SolidSystem.solve": {"touches */particles.position"},
 }
 
 

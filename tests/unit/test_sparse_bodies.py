@@ -19,21 +19,32 @@ def both(request, monkeypatch):
     return request.param
 
 
-def as_both(monkeypatch, make):
+def as_all(monkeypatch, make):
+    """Envelopes, sparse factors, and multigrid where it can be."""
     found = []
-    for limit in (np.inf, 0.0):
+    for limit, dear in ((np.inf, np.inf), (0.0, np.inf), (0.0, 0.0)):
         monkeypatch.setattr(sparse_bodies, "LARGE", limit)
+        monkeypatch.setattr(sparse_bodies, "DEAR", dear)
         solver = make()
         solver.run(4)
-        assert (solver.solids.linear.sparse is not None) == (limit == 0.0)
+        sparse = solver.solids.linear.sparse
+        assert (sparse is not None) == (limit == 0.0)
+        if sparse is not None:
+            assert sparse.is_dear == (dear == 0.0 and are_of_points(solver))
         found.append({path: solver.read(path, "position") for path in solver.objects})
     return found
 
 
+def are_of_points(solver):
+    """Strands have angles, too."""
+    return all(one.is_of_points for one in solver.solids.solids)
+
+
 def compare(monkeypatch, make, *, tolerance=1e-9):
-    small, large = as_both(monkeypatch, make)
-    for path, places in small.items():
-        np.testing.assert_allclose(large[path], places, rtol=0, atol=tolerance, err_msg=path)
+    small, *others = as_all(monkeypatch, make)
+    for large in others:
+        for path, places in small.items():
+            np.testing.assert_allclose(large[path], places, rtol=0, atol=tolerance, err_msg=path)
 
 
 @pytest.mark.parametrize("newton", [1, 20])

@@ -80,6 +80,7 @@ class Joinable(Object, Displacing, SolvedPoints):
         touched = {
             "number": Declaration(reads=("particles.id",)),
             "move": Declaration(writes=("particles.position", "particles.velocity")),
+            "solve": Declaration(reads=("particles.position",)),
             "fill_inertia": Declaration(reads=("particles.mass",)),
             "way_to_start": Declaration(reads=("particles.start_position",)),
         }.get(name, Declaration())
@@ -170,6 +171,17 @@ class Joinable(Object, Displacing, SolvedPoints):
         None where it is not known: then a matrix is ordered by its graph.
         """
         return self.unknowns.widths(), None
+
+    @property
+    def is_of_points(self) -> bool:
+        """Whether these are all points, without angles."""
+        return self.unknowns.size == 3 * self.particles.count
+
+    def places(self) -> NDArray[np.float64]:
+        """Where they are now, in the same order."""
+        found = np.empty(self.unknowns.size)
+        self.unknowns.scatter(found, POSITION, self.particles.local("position"))
+        return found.reshape(-1, 3)
 
     def fill_fixed(self, fixed: NDArray[np.uint8]) -> None:
         """Mark the prescribed ones among this Object's unknowns."""

@@ -273,13 +273,18 @@ class SolidSystem(TaskOwner):
         """The bodies that have factors of their own, if any is so large."""
         if not self._large:
             return None
-        widths, places = zip(*(item.vertices() for item in self._large), strict=True)
-        coordinates = None if any(one is None for one in places) else np.concatenate(places)
+        widths, rest = zip(*(item.vertices() for item in self._large), strict=True)
+        coordinates = None if any(one is None for one in rest) else np.concatenate(rest)
+        known = all(item.is_of_points for item in self._large)
         indptr, indices, _ = self.couplings.rows
         return SparseBodies(
             np.flatnonzero(large), np.concatenate(widths), coordinates, self.row, self.first,
-            (indptr, indices),
+            (indptr, indices), self._large_places if known else None,
         )  # fmt: skip
+
+    def _large_places(self) -> NDArray[np.float64]:
+        """Where the vertices of large bodies are now, in the order of their unknowns."""
+        return np.concatenate([item.places() for item in self._large])
 
     def with_ghosts(self, vector: NDArray[Any]) -> NDArray[np.float64]:
         """A vector of own unknowns, followed by the ghosts of couplings. Collective."""
