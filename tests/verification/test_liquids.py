@@ -52,11 +52,10 @@ def test_water_rests_in_a_tank_that_is_turned(angle):
     assert found["pressure at the bottom over rho g H"] == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("angle", [20.0, 35.0])
-def test_water_rests_around_a_solid_that_leans_through_its_surface(angle):
+@pytest.mark.parametrize(("angle", "middle"), [(20.0, (0.513, 0.307)), (35.0, (0.5, 0.3))])
+def test_water_rests_around_a_solid_that_leans_through_its_surface(angle, middle):
     # What particles beside it reach above the surface is water, too: it does not fall as drops do.
-    h, middle = 1.0 / 32, np.array((0.513, 0.307))
-    turn = tilted_tank.turned(angle)
+    h, turn = 1.0 / 32, tilted_tank.turned(angle)
     corners = np.array(((-0.1, -0.15), (0.1, -0.15), (0.1, 0.15), (-0.1, 0.15)))
     places = _liquids.lattice((0.0, 0.0), (1.0, 0.3), h)
     inside = np.all(np.abs((places[:, :2] - middle) @ turn) < (0.1, 0.15), axis=1)
