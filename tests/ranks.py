@@ -20,7 +20,7 @@ def run_on_ranks(
     script: Path, ranks: int, *arguments: object, timeout: float = 800.0, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
     """Run `script arguments...` with the interpreter of the tests; one rank runs without MPI."""
-    command = [*_interpreter(), str(script), *map(str, arguments)]
+    command = [*interpreter(), str(script), *map(str, arguments)]
     if ranks > 1:
         mpiexec = Path(sys.executable).parent / "mpiexec"
         command = [str(mpiexec), "-n", str(ranks), *command]
@@ -35,7 +35,7 @@ def run_on_ranks(
     return done
 
 
-def _interpreter() -> list[str]:
+def interpreter() -> list[str]:
     """What runs a script: Python, or a client of the server that has imported everything."""
     if not hasattr(os, "fork"):
         return [sys.executable]

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from loki_graph.graph_document import read_graph
 from loki_graph.templates import templates
-
-COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
-
-
-def wtloki(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [*COMMAND, *(str(one) for one in arguments)]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
+from tests.commands import wtloki
 
 
 def test_it_lists_starters_and_templates(tmp_path: Path) -> None:

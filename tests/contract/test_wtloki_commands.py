@@ -14,8 +14,8 @@ from loki_core.behavior import registry
 from loki_core.setup_document import read_setup, write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.bridges.standalone.bench_command import judged
+from tests.commands import COMMAND, wtloki
 
-COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
 HEAVY = ("numba", "scipy", "mpi4py", "vtkmodules", "pyvista", "trimesh", "rich", "numpy")
 NEW_FORCE = '''
 """Levity Force: a test's own Behavior."""
@@ -34,11 +34,6 @@ class LevityAction(Force, behavior=LevityForce):
         values, step = points.resolve("strength")
         force[:, 1] += points["mass"] * (values if step else values[0])
 '''
-
-
-def wtloki(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [*COMMAND, *(str(one) for one in arguments)]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
 
 
 def document(done: subprocess.CompletedProcess[str]) -> dict:

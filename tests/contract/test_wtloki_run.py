@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,14 +17,9 @@ from loki_core.objects.particles.particles import ParticleObject
 from loki_core.setup_document import write_setup
 from loki_core.solver_setup import Group, SolverSetup
 from loki_vfx.serialization.frame_cache import FrameCacheReader
+from tests.commands import COMMAND, wtloki
 
 OBJECT = "Sparks/ParticleObject"
-COMMAND = [sys.executable, "-m", "loki_vfx.bridges.standalone.command_line"]
-
-
-def wtloki(*arguments: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    words = [*COMMAND, *(str(one) for one in arguments)]
-    return subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=240, check=False)
 
 
 def start(*arguments: object, cwd: Path) -> subprocess.Popen[str]:

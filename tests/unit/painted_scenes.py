@@ -259,7 +259,6 @@ def chimney_setup():
     return lk.SolverSetup(
         "chimney",
         gas,
-        precision="double",
         bucket_size=0.5,
         frames_per_second=100.0,
         domain_lower=(0.0, -0.5, -0.5),
@@ -277,7 +276,6 @@ def tap_setup(**options):
         "tap",
         lk.HybridObject(name="Water", voxel_size=H, density_correction=0.0),
         source,
-        precision="double",
         substeps=1,
         bucket_size=0.8,
     )
@@ -302,7 +300,6 @@ def gust_setup():
             voxel_size=H, region="box", input="wind", channels=(), velocity_scheme="none",
         )),
         lk.CoupledDragForce(),
-        precision="double",
         substeps=1,
         bucket_size=0.8,
         frames_per_second=100.0,
@@ -346,7 +343,6 @@ def puff_setup():
     return lk.SolverSetup(
         "puff",
         gas,
-        precision="double",
         bucket_size=0.5,
         frames_per_second=100.0,
         domain_lower=(0.0, -0.5, -0.5),
@@ -377,7 +373,6 @@ def water_setup():
         lk.TurbulenceForce(scale=0.5),
         lk.VorticityConfinementOperator(strength=2.0),
         *forces(),
-        precision="double",
         substeps=1,
     )
 

@@ -48,7 +48,10 @@ WITHOUT = {
 
 
 #: How exact values are where factors of one take another way: as parts of the largest, or by voxel.
-ROUNDED = dict.fromkeys(("water", "puff", "positions", "honey", "foam", "gust", "droplets"), 1e-11)
+ROUNDED = {
+    **dict.fromkeys(("positions", "honey", "foam", "droplets"), 1e-11),
+    **dict.fromkeys(("water", "puff", "gust"), 1e-6),  # in single precision
+}
 
 #: What has no modes of stiffness and compliance.
 ALWAYS = {kind for kinds in SHOWN.values() for kind in kinds if not kind.endswith("Constraint")}
