@@ -28,9 +28,8 @@ from loki_core.linear_solvers.multiplier_system import MultiplierSystem
 from loki_core.linear_solvers.sparse_bodies import SparseBodies, is_large
 from loki_core.linear_solvers.system import SolveReport
 from loki_core.objects.solids.couplings import Couplings
+from loki_core.objects.solids.line_search import LineSearch
 from loki_core.objects.solids.solid_unknowns import SolidUnknowns
-from loki_core.objects.solids.unknowns import POSITION
-from loki_core.parallel.reduce import exact_sum
 from loki_core.pipeline.stages import Stage
 from loki_core.pipeline.task import Step, Task, TaskOwner, task
 
@@ -38,11 +37,8 @@ if TYPE_CHECKING:
     from loki_core.objects.solids.joinable import Joinable
     from loki_core.parallel.comm import Communicator
 
-HALVINGS = 12  # of a Newton step before it is taken to lead nowhere
 TOLERANCE = 1.0e-10  # of the linear solves, where they iterate
 NEAR = 0.1  # rad, turn of a whole step after which second derivatives are those of the solution
-EPSILON = float(np.finfo(np.float64).eps)
-ROUNDINGS = 8.0  # between an unknown and the potential, in epsilons
 PATIENCE = 1000  # iterations after which a direct solve is mostly the quicker way
 
 
@@ -79,7 +75,7 @@ class SolidSystem(TaskOwner):
         self._soft_solver: Solver | None = None  # of multipliers: it knows their pattern
         self._soft_for = -1  # version that it was chosen for
         self.relative_change = 0.0
-        self.is_rounding = False  # whether the last correction was
+        self.line_search = LineSearch(self)
         self.is_exact = False
         self._is_near = False  # whether the solution is, as the last iteration saw it
         self._frame: int | None = None  # for which the solver was chosen
@@ -449,9 +445,9 @@ class SolidSystem(TaskOwner):
     @task(Stage.MOVE_ITERATE, reads=("solids.change",), communicates=True)
     def move(self, access: Access, step: Step) -> None:
         """Move all solids by the correction, or by a part of it that lowers the potential."""
-        fraction, self.is_rounding = 1.0, False
+        fraction = 1.0
         if self.searches:
-            fraction = self._search(step.dt)
+            fraction = self.line_search.move(step.dt)
             turned = [item.largest_turn(self._part(self.change, item)) for item in self.solids]
             self._is_near = fraction == 1.0 and self.comm.maximum(max(turned)) < NEAR
         else:
@@ -464,78 +460,12 @@ class SolidSystem(TaskOwner):
         speeds = [np.max(np.abs(s.particles.local("velocity")), initial=0.0) for s in self.solids]
         speed = float(max(speeds, default=0.0))
         self.relative_change = largest / speed if speed > 0.0 else largest
-        if self.is_rounding:  # there is nothing left to correct
+        if self.line_search.is_rounding:  # there is nothing left to correct
             self.relative_change = 0.0
 
     def newton_change(self) -> float:
         """Largest correction relative to the speed, on this rank."""
         return self.relative_change
-
-    def _search(self, dt: float) -> float:
-        """Halve the step until the incremental potential falls. Collective.
-
-        A step that turns edges far would stretch them; where it does not help as it is, the same is
-        tried with edges that keep their lengths, a curve with the same tangent.
-        """
-        start = self._potential(dt)
-        kept = [pair for item in self.solids for pair in item.iterate()]
-        fraction, rounding = 1.0, -1.0
-        for _ in range(HALVINGS):
-            for turning in (False, True):
-                work = self._try(fraction, dt, turning)
-                after = self._potential(dt) - work
-                if after <= start:
-                    return fraction
-                for now, before in kept:
-                    now[:] = before
-                # Near the minimum the fall is smaller than the round-off of the potential itself.
-                if rounding < 0.0:
-                    rounding = self._rounding(abs(start))
-                if after <= start + rounding + ROUNDINGS * EPSILON * abs(work):
-                    self._try(fraction, dt, turning)
-                    self.is_rounding = True
-                    return fraction
-            fraction *= 0.5
-        where = ", ".join(item.path for item in self.solids)
-        raise _together(
-            DivergenceError(f"{where}: no part of the Newton step lowers the potential")
-        )
-
-    def _try(self, fraction: float, dt: float, turning: bool) -> float:
-        """Move all solids by a part of the correction; returns the work of Forces [J]. Collective.
-
-        Args:
-            turning: Whether edges keep their lengths.
-        """
-        works = []
-        for item in self.solids:
-            change = self._part(self.change, item)
-            if turning:
-                moved = item.displace_turning(change, fraction, dt)
-            else:
-                item.displace(change, fraction, dt)
-                moved = fraction * item.unknowns.gather(change, POSITION)
-            works.append(item.force_work(moved))
-        return exact_sum(self.comm, np.array(works))
-
-    def _rounding(self, energy: float) -> float:
-        """By how much rounding may change the potential, which is this energy [J]. Collective.
-
-        Unknowns are known to epsilon of their size, so a length far from the domain's origin is
-        known less well than its own size says, and stiffness makes energy of that.
-        """
-        sizes = np.zeros(self.size)
-        for item in self.solids:
-            item.fill_sizes(self._part(sizes, item))
-        extended = self.with_ghosts(sizes)
-        parts = [np.array([item.inertial_rounding() for item in self.solids])]
-        parts += [constraint.rounding(extended) for constraint in self.constraints]
-        return ROUNDINGS * EPSILON * (energy + exact_sum(self.comm, np.concatenate(parts)))
-
-    def _potential(self, dt: float) -> float:
-        parts = [item.inertial_energy(self.change, dt) for item in self.solids]
-        parts += [constraint.energies(dt) for constraint in self.constraints]
-        return exact_sum(self.comm, np.concatenate(parts)) if parts else 0.0
 
     def _part(self, vector: NDArray[Any], item: Joinable) -> NDArray[Any]:
         return vector[item.unknowns.range]
