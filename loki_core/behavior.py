@@ -377,9 +377,15 @@ def _register(cls: type[Behavior]) -> None:
         ours = (cls.__module__, cls.__qualname__)
         theirs = (known.__module__, known.__qualname__)
         if ours != theirs:  # the same address twice is a module that was reloaded
+            files = [
+                getattr(sys.modules.get(one), "__file__", None) for one in (theirs[0], ours[0])
+            ]
+            remedy = "rename one of them"
+            if files[0] is not None and files[0] == files[1]:
+                remedy = f"both are {files[0]}, imported by two names; import it by one"
             raise SetupError(
                 f"two Behaviors are named {cls.__name__}: {theirs[0]}.{theirs[1]} and "
-                f"{ours[0]}.{ours[1]}; rename one of them"
+                f"{ours[0]}.{ours[1]}; {remedy}"
             )
     _behaviors[cls.__name__] = cls
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from loki_core.behavior import Behavior
+from loki_core.behavior import Behavior, registry
 from loki_core.constraints.collision import CollisionConstraint
 from loki_core.data.mesh import Mesh
 from loki_core.data.particle_system import ParticleSystem
@@ -21,6 +21,7 @@ from loki_core.operating_system import memory_bytes
 from loki_core.parallel.comm import SERIAL
 from loki_core.pipeline.solver import Solver
 from loki_core.solver_setup import SolverSetup
+from loki_core.sparse_parameters import channel_names
 from loki_core.wording import counted, noun
 from loki_vfx.bridges.standalone.explanation import explain_parameters, object_stream
 from loki_vfx.bridges.standalone.scene import Scene, input_names, streams_at
@@ -59,6 +60,7 @@ def check_scene(scene: Scene, *, frames: int) -> list[Finding]:
         findings += _check_stream(name, stream)
     findings += _check_channels(setup, streams)
     findings += _check_overrides(setup, streams)
+    findings += _check_painted(setup, streams)
     findings += _check_domain_box(setup, streams)
     missing = [stream for stream in setup.streams() if stream.name not in scene.inputs]
     told = {f'input "{stream.name}"' for stream in missing}
@@ -201,6 +203,37 @@ def _check_overrides(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator
                     yield Finding("error", place, override["error"])
     except LokiError:
         return  # scopes are wrong, which _check_tree has said
+
+
+def _check_painted(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator[Finding]:
+    """Say which channels have the name of a parameter, and so override nothing.
+
+    Names of Objects' parameters are left out: many are channels that Objects take, as "velocity".
+    """
+    meant: dict[tuple[str, str], dict[str, None]] = {}
+    objects = [kind for kind in registry().values() if kind.kind == "object"]
+    taken = {name for kind in objects for name in kind.parameters()}
+    for path, behavior in setup.behaviors():
+        kind = type(behavior)
+        try:
+            reached = setup.reach(path)
+        except LokiError:
+            continue  # which _check_tree has said
+        for name, declared in behavior.parameters().items():
+            names = channel_names(kind, name)
+            if declared.varies == "no" or name in names or name in taken:
+                continue
+            for item in reached:
+                stream = object_stream(setup, item, streams)
+                if isinstance(stream, Mesh) and any(
+                    name in one for one in stream.channels.values()
+                ):
+                    meant.setdefault((item, name), {})[names[0]] = None
+    for (item, name), names_meant in meant.items():
+        whole = " or ".join(f'"{one}"' for one in names_meant)
+        place = setup.place(item)
+        text = f'{place}: its channel "{name}" overrides nothing; was {whole} meant?'
+        yield Finding("warning", place, text)
 
 
 def _check_domain_box(setup: SolverSetup, streams: Mapping[str, Any]) -> Iterator[Finding]:

@@ -254,6 +254,14 @@ def test_check_reports_open_meshes(starter: Path) -> None:
     assert code == 0 and any("open" in one["message"] for one in found)
 
 
+def test_check_says_which_channel_was_meant(starter: Path) -> None:
+    places = np.random.default_rng(5).random((40, 3))
+    np.savez(starter / "painted.npz", positions=places, coefficient=np.ones(40))
+    code, found = check(starter, "--input", "seeds=painted.npz")
+    (message,) = [one["message"] for one in found if '"coefficient"' in one["message"]]
+    assert code == 0 and message.endswith('overrides nothing; was "fluid_drag_coefficient" meant?')
+
+
 def test_check_reports_a_bad_document_as_a_finding(starter: Path) -> None:
     (starter / "start.loki.json").write_text('{"loki": "solver_setup", "schema_version": 1}')
     code, found = check(starter)

@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import inspect
 import math
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -486,6 +487,16 @@ def test_failing_extension_names_file_and_line(tmp_path: Path) -> None:
         load_extensions(file)
     with pytest.raises(SetupError, match="is neither a folder nor a Python file"):
         load_extensions(tmp_path / "nowhere")
+
+
+def test_a_file_that_is_imported_by_two_names_is_named(tmp_path: Path, monkeypatch) -> None:
+    file = tmp_path / "twice_blown.py"
+    file.write_text(EXTENSION.format(name="TwiceBlownSample"))
+    (found,) = load_extensions(file)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SetupError, match=r"both are .*twice_blown\.py, imported by two names"):
+        importlib.import_module("twice_blown")
+    del sys.modules[found.__module__]
 
 
 def test_behaviors_of_rooms_are_found() -> None:
