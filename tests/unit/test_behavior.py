@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import importlib
 import inspect
 import math
-import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
