@@ -19,7 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from loki_core.errors import InputError
-from loki_core.kernels.algebra.skyline import add_couplings, dot_bodies, multiply_bodies
+from loki_core.kernels.algebra.skyline import (
+    add_couplings,
+    add_diagonal,
+    dot_bodies,
+    multiply_bodies,
+)
 from loki_core.linear_solvers.halo import Halo
 from loki_core.linear_solvers.remainder import Remainder
 from loki_core.linear_solvers.sparse_bodies import SparseBodies
@@ -113,9 +118,11 @@ class BodySystem:
         """The diagonal of A, this rank's part."""
         found: Vector = self.values[self.row + np.arange(self.size)]
         if self.couplings is not None:
-            rows, columns, data = self._coupling_entries()
-            own = rows == columns
-            np.add.at(found, rows[own], data[own])
+            add_diagonal(*self.couplings, found)
+            for one in self.remainders:
+                rows, columns, data = one.entries(self.couplings[2])
+                own = rows == columns
+                np.add.at(found, rows[own], data[own])
         return found
 
     def csr(self, *, zeros: bool = False) -> Rows:

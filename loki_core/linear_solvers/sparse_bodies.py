@@ -33,7 +33,7 @@ ROUGH = 10
 #: Multiplications of an envelope's factorisation from which a body is large; below it is as quick.
 LARGE = 2.0e7
 #: Multiplications of a factorisation, for each unknown, from which multigrid is quicker.
-DEAR = 1.0e6
+DEAR = 4.0e5
 
 
 def is_large(first: Array, body_start: Array) -> bool:

@@ -90,6 +90,15 @@ def add_couplings(indptr, indices, data, x, out):
 
 
 @parallel_kernel
+def add_diagonal(indptr, indices, data, out):
+    """Add the diagonal of the compressed rows that join bodies to out."""
+    for i in prange(out.shape[0]):
+        for e in range(np.uint64(indptr[i]), np.uint64(indptr[i + 1])):
+            if indices[e] == i:
+                out[i] += data[e]
+
+
+@parallel_kernel
 def dot_bodies(x, y, body_start, out):
     """Inner product of each body, in one order always."""
     for b in prange(body_start.shape[0] - 1):
