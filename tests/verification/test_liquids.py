@@ -52,7 +52,18 @@ def test_water_rests_in_a_tank_that_is_turned(angle):
     assert found["pressure at the bottom over rho g H"] == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize(("angle", "middle"), [(20.0, (0.513, 0.307)), (35.0, (0.5, 0.3))])
+@pytest.mark.parametrize(
+    ("angle", "middle"),
+    [
+        (20.0, (0.513, 0.307)),
+        (35.0, (0.5, 0.3)),
+        pytest.param(
+            35.0,
+            (0.513, 0.307),
+            marks=pytest.mark.xfail(strict=True, reason="docs/validation.md: 1.7e-2 and more"),
+        ),
+    ],
+)
 def test_water_rests_around_a_solid_that_leans_through_its_surface(angle, middle):
     # What particles beside it reach above the surface is water, too: it does not fall as drops do.
     h, turn = 1.0 / 32, tilted_tank.turned(angle)
